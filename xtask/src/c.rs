@@ -26,6 +26,25 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Below 1.0 a minor version may change the interface.
 const SONAME: &str = "libtidegate.so.0.1";
 const PRELOAD: &str = "libtidegate-preload.so";
+/// Allocators that programs have in place of the C library's, with the package, and what has them
+/// give memory back to the system at once.
+const ALLOCATORS: [(&str, &str, (&str, &str)); 3] = [
+    (
+        "libjemalloc.so.2",
+        "libjemalloc2",
+        ("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0"),
+    ),
+    (
+        "libtcmalloc_minimal.so.4",
+        "libtcmalloc-minimal4",
+        ("TCMALLOC_RELEASE_RATE", "1000"),
+    ),
+    (
+        "libmimalloc.so.2",
+        "libmimalloc2.0",
+        ("MIMALLOC_RESET_DELAY", "0"),
+    ),
+];
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
 const HEADERS: [&str; 2] = ["tidegate.h", "tidegate.hpp"];
 
@@ -411,15 +430,26 @@ impl Bench {
         let program = self.compiled("cc", source, &["-O1", "-g"], &[], "preload")?;
         let folder = self.work.join("preload-files");
         make(&folder)?;
-        for (words, strict) in [(&[][..], false), (&["nobody"], false), (&["nobody"], true)] {
+        let calls = |preload: &str, words: &[&str], more: &[(&str, &str)]| {
             let mut run = Command::new(&program);
             run.arg(&folder).args(words);
-            run.env("LD_PRELOAD", &library);
-            run.env("TIDEGATE_MEMORY", "16MiB");
-            if strict {
-                run.env("TIDEGATE_STRICT", "1");
+            run.env("LD_PRELOAD", preload).envs(more.iter().copied());
+            steps::run(run.env("TIDEGATE_MEMORY", "16MiB"), RUN_MAX)
+        };
+        let ours = library.display().to_string();
+        calls(&ours, &[], &[])?;
+        calls(&ours, &["nobody"], &[])?;
+        calls(&ours, &["nobody"], &[("TIDEGATE_STRICT", "1")])?;
+        for (allocator, package, gives_back) in ALLOCATORS {
+            let theirs = Path::new("/usr/lib/x86_64-linux-gnu").join(allocator);
+            if !theirs.exists() {
+                println!(
+                    "    SKIPPED: {allocator} beside the preload: it is not there ({package})"
+                );
+                continue;
             }
-            steps::run(&mut run, RUN_MAX)?;
+            let both = format!("{ours}:{}", theirs.display());
+            calls(&both, &["allocator"], &[gives_back])?;
         }
         let environment = self.work.with_file_name("python");
         let python = environment.join("bin/python");

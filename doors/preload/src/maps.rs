@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_getfl, fstat};
@@ -22,7 +22,7 @@ use crate::system;
 /// Maps below this are the kernel's.
 pub(crate) const LEAST: usize = 16 << 20;
 const PAGE: usize = tidegate::PAGE_SIZE;
-/// Times that pages which are in use are tried to be dropped, a millisecond apart.
+/// Times that pages or files which are in use are looked at again, a millisecond apart.
 const TRIES: u32 = 1000;
 
 /// Held while a file becomes ours or ends being it.
@@ -481,7 +481,14 @@ fn unmap_if_unused(ours: Arc<Ours>) {
         files.retain(|other| !Arc::ptr_eq(other, &ours));
         note(&files);
     }
-    // Syncs and closes; or whoever has a call on it under way does.
+    // A map that comes next is to find it closed. A call under way on it ends first.
+    for _ in 0..TRIES {
+        if Arc::strong_count(&ours) == 1 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Syncs and closes.
     drop(ours);
 }
 
@@ -617,7 +624,7 @@ pub(crate) fn sync_all() {
 /// The locks of a fork, until it is over.
 pub(crate) struct Forking(
     MutexGuard<'static, Changes>,
-    RwLockWriteGuard<'static, Vec<Arc<Ours>>>,
+    RwLockReadGuard<'static, Vec<Arc<Ours>>>,
 );
 
 /// Before a fork: all stores go to the file, for the child to find. A child itself has nothing
@@ -633,7 +640,9 @@ pub(crate) fn before_fork() -> Option<Forking> {
             "a child of a fork has the kernel's maps: what it stores, its parent may not see, and the reverse",
         );
     }
-    let files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    // For reading: other threads may ask here with locks of their allocator held, for which its
+    // part of the fork waits. Nobody changes it, as `CHANGES` is held.
+    let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
     Some(Forking(changes, files))
 }
 

@@ -1,6 +1,6 @@
 /* A program that knows nothing of Tidegate, under libtidegate-preload.so with 16 MiB: each call on a map of a file does what it
- * does with the kernel's, and the limit holds. With a second word it goes on as nobody, whose maps are the kernel's if nobody
- * may answer page faults. */
+ * does with the kernel's, and the limit holds. With the word `nobody` it goes on as nobody, whose maps are the kernel's if nobody
+ * may answer page faults; or, if that word is `allocator`, it does what an allocator in place of the C library's has a part in. */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
@@ -329,6 +329,96 @@ static void forks(void)
 	close(fd);
 }
 
+/* Blocks as large as those that allocators give back to the system: they call munmap and madvise with locks of theirs held. */
+static void *allocate(void *unused)
+{
+	(void)unused;
+	while (reading) {
+		char *blocks[32];
+		for (int n = 0; n < 32; n++) {
+			blocks[n] = malloc((size_t)(n % 8 + 1) * 300000);
+			assert(blocks[n] && memset(blocks[n], n, PAGE));
+		}
+		for (int n = 0; n < 32; n++)
+			free(blocks[n]);
+	}
+	return NULL;
+}
+
+/* As an allocator that gives memory back with a lock held which it takes before a fork, too. */
+static pthread_mutex_t allocator = PTHREAD_MUTEX_INITIALIZER;
+
+static void take(void)
+{
+	pthread_mutex_lock(&allocator);
+}
+
+static void give(void)
+{
+	pthread_mutex_unlock(&allocator);
+}
+
+static void *give_back(void *memory)
+{
+	while (reading) {
+		take();
+		assert(madvise(memory, PAGE, MADV_DONTNEED) == 0);
+		give();
+	}
+	return NULL;
+}
+
+/* A file of its own, mapped over and over. */
+static void *map_often(void *which)
+{
+	const char name[] = { 'm', 'a', 'p', *(char *)which, 0 };
+	int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0666);
+	assert(fd >= 0 && ftruncate(fd, LIMIT) == 0);
+	while (reading) {
+		unsigned char *at = map(fd, LIMIT, PROT_READ | PROT_WRITE, 0);
+		for (size_t page = 0; page < LIMIT / PAGE; page += 100)
+			at[page * PAGE]++;
+		assert(munmap(at, LIMIT) == 0);
+	}
+	close(fd);
+	unlink(name);
+	return NULL;
+}
+
+/* Forks while other threads map and allocate; the child allocates, too. */
+static void forks_of_many(void)
+{
+	enum { EACH = 2, FORKS = 40 };
+	pthread_t threads[2 * EACH], giver;
+	void *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = make(), status;
+	unsigned char *at = map(fd, LEN, PROT_READ | PROT_WRITE, 0);
+	reading = 1;
+	assert(pthread_create(&giver, NULL, give_back, memory) == 0);
+	for (int n = 0; n < 2 * EACH; n++)
+		assert(pthread_create(&threads[n], NULL, n < EACH ? allocate : map_often, "abcd" + n) == 0);
+	for (int n = 0; n < FORKS; n++) {
+		at[n * PAGE] = of(n);
+		pid_t child = fork();
+		if (child == 0) {
+			alarm(20);
+			for (int m = 0; m < 100; m++) {
+				char *block = malloc(m * 30000 + 1);
+				block[0] = 1;
+				free(block);
+			}
+			_exit(at[n * PAGE] != of(n));
+		}
+		assert(waitpid(child, &status, 0) == child && status == 0);
+	}
+	reading = 0;
+	pthread_join(giver, NULL);
+	for (int n = 0; n < 2 * EACH; n++)
+		pthread_join(threads[n], NULL);
+	assert(munmap(at, LEN) == 0);
+	close(fd);
+}
+
 /* Small maps, private ones and anonymous ones are the kernel's. */
 static void others(void)
 {
@@ -374,13 +464,20 @@ int main(int argc, char **argv)
 {
 	assert(argc > 1 && chdir(argv[1]) == 0);
 	unlink(path);
-	if (argc > 2 && geteuid() == 0)
+	/* Before the library's, as allocators do: after it at a fork. */
+	pthread_atfork(take, give, give);
+	if (argc > 2 && strcmp(argv[2], "nobody") == 0 && geteuid() == 0)
 		assert(chmod(".", 0777) == 0 && setuid(65534) == 0);
 	ours = has_rights();
 	if (!ours)
 		puts("the maps are the kernel's here: no rights to answer page faults");
 	if (!ours && getenv("TIDEGATE_STRICT")) {
 		assert(mmap(NULL, LEN, PROT_READ, MAP_SHARED, make(), 0) == MAP_FAILED && errno == EPERM);
+		return unlink(path) != 0;
+	}
+	if (argc > 2 && strcmp(argv[2], "allocator") == 0) {
+		alarm(120);
+		forks_of_many();
 		return unlink(path) != 0;
 	}
 	/* Before the process has a cache of its own. */
@@ -394,5 +491,6 @@ int main(int argc, char **argv)
 	refusals();
 	others();
 	forks();
+	forks_of_many();
 	return unlink(path) != 0;
 }
