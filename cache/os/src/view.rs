@@ -25,11 +25,15 @@
 //! Source: docs/adr/0033; userfaultfd(2), ioctl_userfaultfd(2); Linux 6.6,
 //! include/uapi/linux/userfaultfd.h.
 
+use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, UserfaultfdFlags};
@@ -37,6 +41,8 @@ use rustix::process::PidfdFlags;
 
 use crate::OsError;
 
+/// Faults that are read at once.
+const AT_ONCE: usize = 16;
 /// Bytes of a page.
 const FRAME: usize = 4096;
 /// The same as the system's calls count them.
@@ -149,6 +155,13 @@ pub struct View {
     faults: OwnedFd,
     /// Its own; `None`: the system refuses it, and pages leave run by run.
     process: Option<OwnedFd>,
+    /// Wakes one thread that waits for faults for each time that there are some, or the bell rings.
+    waits: OwnedFd,
+    bell: OwnedFd,
+    /// Faults that were read and that no thread has taken yet.
+    taken: Mutex<VecDeque<Fault>>,
+    /// No more of them are.
+    is_ended: AtomicBool,
     rights: Rights,
     alias: NonNull<u8>,
     view: NonNull<u8>,
@@ -177,9 +190,10 @@ fn control<T>(faults: &OwnedFd, code: u64, argument: &mut T) -> Result<i32, i32>
     }
 }
 
-/// A userfaultfd with what a view needs.
+/// A userfaultfd with what a view needs, whose reads do not wait.
 fn faults(allow_user_mode: bool) -> Result<(OwnedFd, Rights), OsError> {
     let refused = |errno: i32| OsError::NoFaults { errno };
+    const FLAGS: UserfaultfdFlags = UserfaultfdFlags::CLOEXEC.union(UserfaultfdFlags::NONBLOCK);
     let device = rustix::fs::open(
         "/dev/userfaultfd",
         OFlags::RDWR | OFlags::CLOEXEC,
@@ -187,13 +201,13 @@ fn faults(allow_user_mode: bool) -> Result<(OwnedFd, Rights), OsError> {
     );
     let by_device = device.ok().and_then(|device| {
         // SAFETY: the call takes flags by value and answers a descriptor of its own.
-        let made = unsafe { libc::ioctl(device.as_raw_fd(), NEW as _, libc::O_CLOEXEC) };
+        let made = unsafe { libc::ioctl(device.as_raw_fd(), NEW as _, FLAGS.bits()) };
         // SAFETY: a fresh descriptor, which nobody else has.
         (made >= 0).then(|| unsafe { OwnedFd::from_raw_fd(made) })
     });
     let call = |flags| {
         // SAFETY: by itself it changes no memory.
-        unsafe { rustix::mm::userfaultfd(UserfaultfdFlags::CLOEXEC | flags) }
+        unsafe { rustix::mm::userfaultfd(FLAGS | flags) }
     };
     let user_mode = UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY);
     let full = by_device
@@ -244,8 +258,7 @@ impl View {
         let process = rustix::process::pidfd_open(own, PidfdFlags::empty()).ok();
         let memory = rustix::fs::memfd_create("tidegate-map", MemfdFlags::CLOEXEC)
             .map_err(failed("memfd_create"))?;
-        // One more: the bell.
-        let len = Self::bytes(pages) + FRAME;
+        let len = Self::bytes(pages);
         rustix::fs::ftruncate(&memory, len as u64).map_err(failed("ftruncate of a memfd"))?;
         let open = |access| {
             // SAFETY: a fresh mapping at an address of the system's choice replaces nothing.
@@ -260,6 +273,13 @@ impl View {
             }
             Ok(NonNull::new(mapped.cast::<u8>()).expect("a mapping is not at address zero"))
         };
+        let bell = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed("eventfd"))?;
+        let waits = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll_create"))?;
+        for source in [&faults, &bell] {
+            let once = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            epoll::add(&waits, source, epoll::EventData::new_u64(0), once)
+                .map_err(failed("epoll_ctl"))?;
+        }
         let both = ProtFlags::READ | ProtFlags::WRITE;
         let alias = open(both)?;
         let view = open(if write { both } else { ProtFlags::READ })?;
@@ -269,6 +289,10 @@ impl View {
             memory,
             faults,
             process,
+            waits,
+            bell,
+            taken: Mutex::default(),
+            is_ended: AtomicBool::new(false),
             rights,
             alias,
             view,
@@ -379,57 +403,78 @@ impl View {
         bytes.start < start + Self::bytes(self.pages) && start < bytes.end
     }
 
-    /// Waits for the next access that has to be answered. `None`: somebody rings.
+    /// Waits for the next access that has to be answered, which no other thread is given. `None`:
+    /// there are no more (`end_faults`).
     pub fn next_fault(&self) -> Option<Fault> {
         loop {
-            let mut message = [0_u8; size_of::<Message>()];
-            match rustix::io::read(&self.faults, &mut message) {
-                Ok(_) => {}
-                Err(Errno::INTR | Errno::AGAIN) => continue,
-                Err(_) => return None,
-            }
-            // SAFETY: any bytes are a message, and these are as many; read unaligned.
-            let message = unsafe { message.as_ptr().cast::<Message>().read_unaligned() };
-            if message.event != EVENT_PAGEFAULT {
-                continue;
-            }
-            let at = (message.address - self.view.addr().get() as u64) / PAGE;
-            let page = u32::try_from(at).expect("a view has 32 bits of pages");
-            if page == self.pages {
+            if self.is_ended.load(Ordering::Acquire) {
+                // The next thread hears of it, too.
+                self.ring();
                 return None;
             }
-            return Some(Fault {
-                page,
-                stores: message.flags & (FAULT_WRITE | FAULT_PROTECTED) != 0,
-                thread: message.thread,
-            });
+            let (fault, is_last) = {
+                let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+                (taken.pop_front(), taken.is_empty())
+            };
+            if !is_last {
+                self.ring();
+            }
+            if fault.is_some() {
+                return fault;
+            }
+            let mut events = [MaybeUninit::uninit(); 1];
+            match epoll::wait(&self.waits, &mut events, None) {
+                Ok(_) => self.take_faults(),
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
         }
     }
 
-    /// Has one `next_fault` answer that somebody rings; returns once `answer_ring` was called.
-    pub fn ring(&self) {
-        // SAFETY: the page behind the last one, which is the view's.
-        let bell = unsafe { self.view.as_ptr().add(Self::bytes(self.pages)) };
-        // SAFETY: within the view; no more than a load.
-        unsafe { bell.read_volatile() };
+    /// Reads all that there are: a thread is woken for those to come, and not for those left.
+    fn take_faults(&self) {
+        const MESSAGE: usize = size_of::<Message>();
+        let mut messages = [0_u8; AT_ONCE * MESSAGE];
+        loop {
+            let bytes = match rustix::io::read(&self.faults, &mut messages) {
+                Ok(bytes) => bytes,
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+            };
+            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            for message in messages[..bytes].chunks_exact(MESSAGE) {
+                // SAFETY: any bytes are a message, and these are as many; read unaligned.
+                let message = unsafe { message.as_ptr().cast::<Message>().read_unaligned() };
+                if message.event != EVENT_PAGEFAULT {
+                    continue;
+                }
+                let at = (message.address - self.view.addr().get() as u64) / PAGE;
+                taken.push_back(Fault {
+                    page: u32::try_from(at).expect("a view has 32 bits of pages"),
+                    stores: message.flags & (FAULT_WRITE | FAULT_PROTECTED) != 0,
+                    thread: message.thread,
+                });
+            }
+            if bytes < messages.len() {
+                return;
+            }
+        }
     }
 
-    /// The ring was heard.
-    pub fn answer_ring(&self) {
-        let bell = self.pages..self.pages + 1;
-        // SAFETY: within the alias; it makes the page of the memfd, of zeroes.
-        unsafe {
-            self.alias
-                .as_ptr()
-                .add(Self::bytes(self.pages))
-                .write_volatile(0)
-        };
-        self.carry_on(bell.clone(), false);
-        self.wake(bell);
+    /// Has `next_fault` answer `None` to every thread from now on.
+    pub fn end_faults(&self) {
+        self.is_ended.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Wakes one thread that waits for a fault.
+    fn ring(&self) {
+        // The only refusal is a counter at its maximum: then it is readable anyhow.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
     fn part(&self, pages: &Range<u32>) -> Part {
-        assert!(pages.start < pages.end && pages.end <= self.pages + 1);
+        assert!(pages.start < pages.end && pages.end <= self.pages);
         Part {
             start: self.view.addr().get() as u64 + u64::from(pages.start) * PAGE,
             len: u64::from(pages.end - pages.start) * PAGE,
@@ -594,7 +639,7 @@ impl View {
     /// The program is done with the view: it is unmapped. Frames that are at home stay so.
     pub(crate) fn close(&self) {
         if !self.closed.swap(true, Ordering::AcqRel) {
-            let len = Self::bytes(self.pages) + FRAME;
+            let len = Self::bytes(self.pages);
             // SAFETY: our own mapping, whole, and the program is done with it (the owner of the
             // only handle says so).
             let _ = unsafe { rustix::mm::munmap(self.view.as_ptr().cast(), len) };
@@ -609,7 +654,7 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         self.close();
-        let len = Self::bytes(self.pages) + FRAME;
+        let len = Self::bytes(self.pages);
         // SAFETY: our own mapping, whole; no frame is at home there any more.
         let _ = unsafe { rustix::mm::munmap(self.alias.as_ptr().cast(), len) };
     }

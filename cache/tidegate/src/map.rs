@@ -6,9 +6,10 @@
 //!       '---------------------- wake --------------------------'   and until when it is paused
 //! ```
 //!
-//! One of the map's threads waits for faults, and answers those at once that need no wait. Where
-//! one needs a read, memory or a pause, that thread goes on to wait for it, and the next one takes
-//! its place. Each thread of the program is a writer and a reader of its own.
+//! The map's threads wait for faults, and the system wakes one of them for each. It answers at once
+//! what needs no wait; where a fault needs a read, memory or a pause, the thread goes on to wait
+//! for it, having seen to it that another one waits for faults. Each thread of the program is a
+//! writer and a reader of its own.
 //!
 //! Invariants
 //!   1. The map's threads touch no view.
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
@@ -98,11 +99,8 @@ struct Shared {
     view: Arc<View>,
     inner: mm::FileMap,
     write: bool,
-    /// The thread that has it waits for faults.
-    lead: Mutex<()>,
-    /// Threads that wait for the lead.
-    followers: AtomicUsize,
-    stopping: AtomicBool,
+    /// Threads that wait for faults.
+    idle: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// By the system's number of a thread of the program.
     sources: Mutex<HashMap<u32, Source>>,
@@ -265,9 +263,7 @@ impl Map {
             view,
             inner,
             write: options.write,
-            lead: Mutex::default(),
-            followers: AtomicUsize::new(0),
-            stopping: AtomicBool::new(false),
+            idle: AtomicUsize::new(0),
             threads: Mutex::default(),
             sources: Mutex::default(),
             reader: Mutex::default(),
@@ -469,10 +465,7 @@ impl Drop for Map {
         let Some(shared) = self.shared.take() else {
             return;
         };
-        let has_threads = !lock(&shared.threads).is_empty();
-        if has_threads {
-            shared.view.ring();
-        }
+        shared.view.end_faults();
         loop {
             let thread = lock(&shared.threads).pop();
             let Some(thread) = thread else { break };
@@ -487,12 +480,6 @@ impl Drop for Map {
             .change(|views| views.retain(|other| !Arc::ptr_eq(other, &view)));
         cache.arena().close_view(&view);
     }
-}
-
-/// The state of a fault after the first try.
-enum Answer {
-    Done,
-    Waits,
 }
 
 impl Shared {
@@ -511,69 +498,53 @@ impl Shared {
 
     /// The life of a thread of the map.
     fn serve(self: Arc<Self>) {
-        while let Some((fault, source)) = self.lead() {
-            self.see_to_a_follower();
-            self.wait_for(fault, source);
-        }
-    }
-
-    /// Answers faults until one has to wait. `None`: the map ends.
-    fn lead(&self) -> Option<(Fault, Source)> {
-        self.followers.fetch_add(1, Ordering::SeqCst);
-        let _lead = lock(&self.lead);
-        self.followers.fetch_sub(1, Ordering::SeqCst);
         loop {
-            if self.stopping.load(Ordering::SeqCst) {
-                return None;
-            }
-            let Some(fault) = self.view.next_fault() else {
-                self.stopping.store(true, Ordering::SeqCst);
-                self.view.answer_ring();
-                return None;
-            };
+            self.idle.fetch_add(1, Ordering::SeqCst);
+            let fault = self.view.next_fault();
+            self.idle.fetch_sub(1, Ordering::SeqCst);
+            let Some(fault) = fault else { return };
             let mut source = self.source(fault.thread);
-            match self.answer_at_once(fault, &mut source) {
-                Answer::Done => self.keep_source(fault.thread, source),
-                Answer::Waits => return Some((fault, source)),
+            let answer = self.answer_at_once(fault, &mut source).or_else(|| {
+                self.see_to_another();
+                self.wait_for(fault, &mut source)
+            });
+            // First: its next fault may be another thread's to answer.
+            self.keep_source(fault.thread, source);
+            match answer {
+                Some(pages) => self.view.wake(pages),
+                None => self.view.poison(fault.page),
             }
         }
     }
 
     /// Somebody else waits for faults meanwhile; where the system has no thread, nobody does.
-    fn see_to_a_follower(self: &Arc<Self>) {
+    fn see_to_another(self: &Arc<Self>) {
         let threads = lock(&self.threads).len();
-        if self.followers.load(Ordering::SeqCst) == 0 && threads < THREADS {
+        if self.idle.load(Ordering::SeqCst) == 0 && threads < THREADS {
             let _ = self.start_thread();
         }
     }
 
-    fn answer_at_once(&self, fault: Fault, source: &mut Source) -> Answer {
+    /// The pages that the access may use; `None`: it has to wait.
+    fn answer_at_once(&self, fault: Fault, source: &mut Source) -> Option<Range<u32>> {
         let mm = &self.file.cache().inner.mm;
-        if self.file.cache().is_open().is_err() {
-            return Answer::Waits;
-        }
+        self.file.cache().is_open().ok()?;
         let mut task = self.file.cache().task();
         let answered = task.nonblocking(|task| self.have(task, fault, source));
-        let Ok(pages) = answered else {
-            return Answer::Waits;
-        };
-        // A pause that it has earned, or an error of the device, is the waiting thread's.
-        if fault.stores && !matches!(mm.pace(&mut task, source.writer.of(mm)), Ok(None)) {
-            return Answer::Waits;
-        }
-        self.view.wake(pages);
-        Answer::Done
+        let pages = answered.ok()?;
+        // A pause that it has earned, or an error of the device, is waited for.
+        let paces = fault.stores && !matches!(mm.pace(&mut task, source.writer.of(mm)), Ok(None));
+        (!paces).then_some(pages)
     }
 
-    fn wait_for(&self, fault: Fault, mut source: Source) {
+    /// The same after a wait; `None`: it cannot be answered.
+    fn wait_for(&self, fault: Fault, source: &mut Source) -> Option<Range<u32>> {
         self.counts.waited.fetch_add(1, Ordering::Relaxed);
-        if self.file.cache().is_open().is_err() {
-            return self.view.poison(fault.page);
-        }
+        self.file.cache().is_open().ok()?;
         let mut task = self.file.cache().task();
         let began = task.now();
         let answered = loop {
-            match self.have(&mut task, fault, &mut source) {
+            match self.have(&mut task, fault, source) {
                 Err(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. })
                     if task.now() < began + MEMORY_PATIENCE =>
                 {
@@ -582,10 +553,6 @@ impl Shared {
                 answered => break answered,
             }
         };
-        match answered {
-            Ok(pages) => self.view.wake(pages),
-            Err(_) => self.view.poison(fault.page),
-        }
         task.emit(&Event::Waited {
             cause: match fault.stores {
                 false => Cause::MapFault,
@@ -594,7 +561,7 @@ impl Shared {
             waited: task.now().since(began),
             wakeup: Wakeup::Ready(Signal::Seen),
         });
-        self.keep_source(fault.thread, source);
+        answered.ok()
     }
 
     /// Has the page of a fault, and those that come with it, in memory and allowed; answers which.

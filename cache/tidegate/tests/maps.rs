@@ -394,12 +394,17 @@ type Memory = &'static mut [u8];
 type Call = (&'static str, On, fn(&Stage, Memory));
 
 /// Those that take memory.
-const TAKES: [Call; 8] = [
+const TAKES: [Call; 9] = [
     ("write_at", On::File, |stage, data| {
         assert_eq!(stage.file.write_at(data, 0).unwrap(), data.len());
     }),
     ("try_write_at", On::File, |stage, data| {
         assert_eq!(stage.file.try_write_at(data, 0).unwrap().bytes, data.len());
+    }),
+    ("try_write_at_with", On::File, |stage, data| {
+        let mut writer = stage.cache.writer();
+        let written = stage.file.try_write_at_with(&mut writer, data, 0);
+        assert_eq!(written.unwrap().bytes, data.len());
     }),
     ("write_at_with", On::File, |stage, data| {
         let mut writer = stage.cache.writer();
@@ -501,7 +506,7 @@ fn every_call_with_memory_is_tried_with_memory_of_a_map() {
             count += 1;
         }
     }
-    assert_eq!(count, 12, "calls were found by their signatures");
+    assert_eq!(count, 13, "calls were found by their signatures");
 }
 
 /// Time that the device takes for a request, and time after which nothing of a call that meets a
