@@ -38,38 +38,28 @@ pub struct Alloc {
 
 /// Touches memory, `rounds` times.
 pub fn alloc(task: &mut Task<'_>, cache: &Arc<Cache>, options: &Alloc, run: &Run<'_>) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let outcome = rounds(task, cache, options, run, &mut report);
-    report.end(task.now(), outcome)
-}
-
-fn rounds(
-    task: &mut Task<'_>,
-    cache: &Arc<Cache>,
-    options: &Alloc,
-    run: &Run<'_>,
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    let until = options.for_at_most.map(|limit| report.began + limit);
-    for _ in 0..options.rounds {
-        loop {
-            if run.stop.is_raised() {
+    run.reports(task, |task, report| {
+        let until = options.for_at_most.map(|limit| report.began + limit);
+        for _ in 0..options.rounds {
+            loop {
+                if run.stop.is_raised() {
+                    return Ok(false);
+                }
+                if until.is_some_and(|until| task.now() >= until) {
+                    return Ok(true);
+                }
+                if cache.stats().free <= options.below {
+                    break;
+                }
+                run.stop.rest(task, LOOK)?;
+            }
+            run.stop.rest(task, REST)?;
+            if !round(task, cache, options, run, report)? {
                 return Ok(false);
             }
-            if until.is_some_and(|until| task.now() >= until) {
-                return Ok(true);
-            }
-            if cache.stats().free <= options.below {
-                break;
-            }
-            run.stop.rest(task, LOOK)?;
         }
-        run.stop.rest(task, REST)?;
-        if !round(task, cache, options, run, report)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+        Ok(true)
+    })
 }
 
 /// False: it was stopped.

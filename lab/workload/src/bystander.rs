@@ -12,7 +12,7 @@ use policy::units::{Nanos, Pages};
 
 use crate::dd::Run;
 use crate::hog::count_of;
-use crate::{Failure, Report, rest_until};
+use crate::{Report, rest_until};
 
 /// One bystander.
 #[derive(Clone, Copy, Debug)]
@@ -51,37 +51,27 @@ pub fn bystander(
         !options.pages.is_zero() && !options.every.is_zero(),
         "{options:?}"
     );
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let outcome = allocate_on_schedule(task, cache, options, run, &mut report);
-    report.end(task.now(), outcome)
-}
-
-fn allocate_on_schedule(
-    task: &mut Task<'_>,
-    cache: &Arc<Cache>,
-    options: &Bystander,
-    run: &Run<'_>,
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    let until = options.for_at_most.map(|limit| report.began + limit);
-    let region = cache.spill(task, options.pages)?;
-    let mut due = report.began;
-    for page in (0..count_of(options.pages)).cycle() {
-        if until.is_some_and(|until| due >= until || task.now() >= until) {
-            break;
+    run.reports(task, |task, report| {
+        let until = options.for_at_most.map(|limit| report.began + limit);
+        let region = cache.spill(task, options.pages)?;
+        let mut due = report.began;
+        for page in (0..count_of(options.pages)).cycle() {
+            if until.is_some_and(|until| due >= until || task.now() >= until) {
+                break;
+            }
+            if run.stop.is_raised() {
+                return Ok(false);
+            }
+            rest_until(task, due)?;
+            region.discard(task, page, 1)?;
+            let called = task.now();
+            let touched = region.touch(task, page, 1)?;
+            let now = task.now();
+            report.touched(&touched);
+            report.sampled(now, run.origin, now.since(called));
+            report.responses.record(now.since(due));
+            due = due + options.every;
         }
-        if run.stop.is_raised() {
-            return Ok(false);
-        }
-        rest_until(task, due)?;
-        region.discard(task, page, 1)?;
-        let called = task.now();
-        let touched = region.touch(task, page, 1)?;
-        let now = task.now();
-        report.touched(&touched);
-        report.sampled(now, run.origin, now.since(called));
-        report.responses.record(now.since(due));
-        due = due + options.every;
-    }
-    Ok(true)
+        Ok(true)
+    })
 }

@@ -24,45 +24,32 @@ pub struct Cp {
 pub fn cp(
     task: &mut Task<'_>,
     cache: &Arc<Cache>,
-    files: (&Arc<File>, &Arc<File>),
-    options: &Cp,
-    run: &Run<'_>,
-) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    let outcome = copy_all(task, files, options, run, &mut writer, &mut report);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
-}
-
-fn copy_all(
-    task: &mut Task<'_>,
     (from, to): (&Arc<File>, &Arc<File>),
     options: &Cp,
     run: &Run<'_>,
-    writer: &mut mm::Writer,
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    let mut reader = mm::Reader::default();
-    let mut block = buffer(task, options.block);
-    let until = options.for_at_most.map(|limit| report.began + limit);
-    let mut at = Bytes::ZERO;
-    while at < options.bytes && until.is_none_or(|until| task.now() < until) {
-        if run.stop.is_raised() {
-            return Ok(false);
+) -> Report {
+    run.writes(task, cache, |task, writer, report| {
+        let mut reader = mm::Reader::default();
+        let mut block = buffer(task, options.block);
+        let until = options.for_at_most.map(|limit| report.began + limit);
+        let mut at = Bytes::ZERO;
+        while at < options.bytes && until.is_none_or(|until| task.now() < until) {
+            if run.stop.is_raised() {
+                return Ok(false);
+            }
+            let size = (options.bytes - at).at_most(options.block);
+            if size < options.block {
+                block = buffer(task, size);
+            }
+            let got = from.read(task, &mut reader, at, &mut block)?.bytes;
+            if got < size {
+                return Err(Failure::ShortRead { at: at + got });
+            }
+            let called = task.now();
+            let wrote = to.write(task, writer, at, &block)?;
+            report.moved(called, task.now(), run.origin, wrote);
+            at += wrote;
         }
-        let size = (options.bytes - at).at_most(options.block);
-        if size < options.block {
-            block = buffer(task, size);
-        }
-        let got = from.read(task, &mut reader, at, &mut block)?.bytes;
-        if got < size {
-            return Err(Failure::ShortRead { at: at + got });
-        }
-        let called = task.now();
-        let wrote = to.write(task, writer, at, &block)?;
-        report.moved(called, task.now(), run.origin, wrote);
-        at += wrote;
-    }
-    Ok(true)
+        Ok(true)
+    })
 }

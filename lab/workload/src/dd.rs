@@ -77,6 +77,34 @@ pub struct Run<'a> {
     pub stop: &'a Stop,
 }
 
+impl Run<'_> {
+    /// The report of work that writes to no file.
+    pub(crate) fn reports(
+        &self,
+        task: &mut Task<'_>,
+        work: impl FnOnce(&mut Task<'_>, &mut Report) -> Result<bool, Failure>,
+    ) -> Report {
+        let mut report = Report::begin(self.name, task.id(), task.now());
+        let outcome = work(task, &mut report);
+        report.end(task.now(), outcome)
+    }
+
+    /// The report of work by a writer of its own.
+    pub(crate) fn writes(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Arc<Cache>,
+        work: impl FnOnce(&mut Task<'_>, &mut mm::Writer, &mut Report) -> Result<bool, Failure>,
+    ) -> Report {
+        self.reports(task, |task, report| {
+            let mut writer = cache.writer();
+            let outcome = work(task, &mut writer, report);
+            cache.retire(task, writer);
+            outcome
+        })
+    }
+}
+
 fn write_all(
     task: &mut Task<'_>,
     file: &Arc<File>,

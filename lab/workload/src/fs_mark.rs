@@ -54,21 +54,20 @@ pub fn fs_mark(
     options: &FsMark,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    barrier.begin(task);
-    let mut marker = Marker {
-        folder,
-        inodes,
-        options,
-        run,
-        writer: &mut writer,
-        report: &mut report,
-    };
-    let outcome = marker.rounds(task, barrier);
-    barrier.leave(task);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
+    run.writes(task, cache, |task, writer, report| {
+        barrier.begin(task);
+        let mut marker = Marker {
+            folder,
+            inodes,
+            options,
+            run,
+            writer,
+            report,
+        };
+        let outcome = marker.rounds(task, barrier);
+        barrier.leave(task);
+        outcome
+    })
 }
 
 /// The common state of all files.

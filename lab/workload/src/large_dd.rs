@@ -62,18 +62,16 @@ pub fn large_dd(
     options: &LargeDd,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    let outcome = Large {
-        folder,
-        options,
-        run,
-        writer: &mut writer,
-        report: &mut report,
-    }
-    .all(task);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
+    run.writes(task, cache, |task, writer, report| {
+        Large {
+            folder,
+            options,
+            run,
+            writer,
+            report,
+        }
+        .all(task)
+    })
 }
 
 /// The common state of all parts.

@@ -11,7 +11,7 @@ use mm::{Cache, File};
 use policy::units::{Bytes, Nanos};
 
 use crate::dd::{Run, buffer};
-use crate::{Failure, Report, rest_until};
+use crate::{Report, rest_until};
 
 /// One light writer.
 #[derive(Clone, Copy, Debug)]
@@ -32,36 +32,23 @@ pub fn light_writer(
     options: &LightWriter,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    let outcome = write_on_schedule(task, file, options, run, &mut writer, &mut report);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
-}
-
-fn write_on_schedule(
-    task: &mut Task<'_>,
-    file: &Arc<File>,
-    options: &LightWriter,
-    run: &Run<'_>,
-    writer: &mut mm::Writer,
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    let block = buffer(task, options.block);
-    let end = report.began + options.lasting;
-    let mut due = report.began;
-    let mut at = file.len();
-    while due < end && task.now() < end {
-        if run.stop.is_raised() {
-            return Ok(false);
+    run.writes(task, cache, |task, writer, report| {
+        let block = buffer(task, options.block);
+        let end = report.began + options.lasting;
+        let mut due = report.began;
+        let mut at = file.len();
+        while due < end && task.now() < end {
+            if run.stop.is_raised() {
+                return Ok(false);
+            }
+            rest_until(task, due)?;
+            let called = task.now();
+            let wrote = file.write(task, writer, at, &block)?;
+            report.moved(called, task.now(), run.origin, wrote);
+            report.responses.record(task.now().since(due));
+            at += wrote;
+            due = due + options.every;
         }
-        rest_until(task, due)?;
-        let called = task.now();
-        let wrote = file.write(task, writer, at, &block)?;
-        report.moved(called, task.now(), run.origin, wrote);
-        report.responses.record(task.now().since(due));
-        at += wrote;
-        due = due + options.every;
-    }
-    Ok(true)
+        Ok(true)
+    })
 }

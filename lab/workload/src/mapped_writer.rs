@@ -17,7 +17,7 @@ use policy::units::{Bytes, Nanos, PAGE_SHIFT, Pages};
 
 use crate::dd::Run;
 use crate::hog::count_of;
-use crate::{Failure, Report, grow};
+use crate::{Report, grow};
 
 /// One mapped writer.
 #[derive(Clone, Copy, Debug)]
@@ -40,41 +40,29 @@ pub fn mapped_writer(
     options: &MappedWriter,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    let outcome = store_all(task, file, options, run, &mut writer, &mut report);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
-}
-
-fn store_all(
-    task: &mut Task<'_>,
-    file: &Arc<File>,
-    options: &MappedWriter,
-    run: &Run<'_>,
-    writer: &mut mm::Writer,
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    let until = options.for_at_most.map(|limit| report.began + limit);
-    if !options.found {
-        grow(task, file, options.pages.bytes())?;
-    }
-    let mut reader = Reader::default();
-    let map = file.map(task, options.pages)?;
-    let pages = count_of(options.pages);
-    let mut next = 0;
-    while next < pages && !run.stop.is_raised() && until.is_none_or(|until| task.now() < until) {
-        let count = count_of(options.call).min(pages - next);
-        let called = task.now();
-        if options.found {
-            let at = Bytes(u64::from(next) << PAGE_SHIFT);
-            let len = Pages(u64::from(count)).bytes();
-            file.verify_readable(task, &mut reader, at, len)?;
+    run.writes(task, cache, |task, writer, report| {
+        let until = options.for_at_most.map(|limit| report.began + limit);
+        if !options.found {
+            grow(task, file, options.pages.bytes())?;
         }
-        let touched = map.touch(task, writer, (next, count), Access::Store)?;
-        report.touched(&touched);
-        report.moved(called, task.now(), run.origin, touched.pages.bytes());
-        next += count;
-    }
-    Ok(!run.stop.is_raised())
+        let mut reader = Reader::default();
+        let map = file.map(task, options.pages)?;
+        let pages = count_of(options.pages);
+        let mut next = 0;
+        while next < pages && !run.stop.is_raised() && until.is_none_or(|until| task.now() < until)
+        {
+            let count = count_of(options.call).min(pages - next);
+            let called = task.now();
+            if options.found {
+                let at = Bytes(u64::from(next) << PAGE_SHIFT);
+                let len = Pages(u64::from(count)).bytes();
+                file.verify_readable(task, &mut reader, at, len)?;
+            }
+            let touched = map.touch(task, writer, (next, count), Access::Store)?;
+            report.touched(&touched);
+            report.moved(called, task.now(), run.origin, touched.pages.bytes());
+            next += count;
+        }
+        Ok(!run.stop.is_raised())
+    })
 }

@@ -14,7 +14,7 @@ use policy::units::{Nanos, Pages};
 
 use crate::dd::Run;
 use crate::hog::{count_of, touch_whole};
-use crate::{Failure, Report, rest};
+use crate::{Report, rest};
 
 /// Pages touched between two looks at whether to stop.
 const STRIDE: u32 = 32;
@@ -47,37 +47,27 @@ impl Mapper {
 
 /// Maps, touches and unmaps until it is stopped. One sample a round.
 pub fn mapper(task: &mut Task<'_>, cache: &Arc<Cache>, options: &Mapper, run: &Run<'_>) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let outcome = map_for_ever(task, cache, options, run, &mut report);
-    report.end(task.now(), outcome)
-}
-
-fn map_for_ever(
-    task: &mut Task<'_>,
-    cache: &Arc<Cache>,
-    options: &Mapper,
-    run: &Run<'_>,
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    let until = options.for_at_most.map(|limit| report.began + limit);
-    let region = cache.spill(task, options.pages)?;
-    let pages = count_of(options.pages);
-    let mut before = report.began;
-    while until.is_none_or(|until| task.now() < until) {
-        rest(task, options.think)?;
-        if !touch_whole(task, &region, (pages, STRIDE), run.stop, report)? {
-            return Ok(false);
+    run.reports(task, |task, report| {
+        let until = options.for_at_most.map(|limit| report.began + limit);
+        let region = cache.spill(task, options.pages)?;
+        let pages = count_of(options.pages);
+        let mut before = report.began;
+        while until.is_none_or(|until| task.now() < until) {
+            rest(task, options.think)?;
+            if !touch_whole(task, &region, (pages, STRIDE), run.stop, report)? {
+                return Ok(false);
+            }
+            region.discard(task, 0, pages)?;
+            let now = task.now();
+            let took = now.since(before).saturating_sub(options.think);
+            before = now;
+            report.passes += 1;
+            report.sampled(now, run.origin, took);
+            task.emit(&Event::Sampled {
+                pages: options.pages,
+                took,
+            });
         }
-        region.discard(task, 0, pages)?;
-        let now = task.now();
-        let took = now.since(before).saturating_sub(options.think);
-        before = now;
-        report.passes += 1;
-        report.sampled(now, run.origin, took);
-        task.emit(&Event::Sampled {
-            pages: options.pages,
-            took,
-        });
-    }
-    Ok(true)
+        Ok(true)
+    })
 }

@@ -44,20 +44,18 @@ pub fn passes(
     options: &Passes,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    let mut goer = Goer {
-        file,
-        options,
-        run,
-        block: buffer(task, options.block),
-        writer: &mut writer,
-        reader: mm::Reader::default(),
-        until: options.for_at_most.map(|limit| report.began + limit),
-    };
-    let outcome = goer.rounds(task, &mut report);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
+    run.writes(task, cache, |task, writer, report| {
+        let mut goer = Goer {
+            file,
+            options,
+            run,
+            block: buffer(task, options.block),
+            writer,
+            reader: mm::Reader::default(),
+            until: options.for_at_most.map(|limit| report.began + limit),
+        };
+        goer.rounds(task, report)
+    })
 }
 
 struct Goer<'a> {

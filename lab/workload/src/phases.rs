@@ -64,18 +64,16 @@ pub fn phases(
     options: &Phases,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    let mut load = Load {
-        cache,
-        file,
-        options,
-        run,
-        writer: &mut writer,
-    };
-    let outcome = load.change_for_ever(task, &mut report);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
+    run.writes(task, cache, |task, writer, report| {
+        let mut load = Load {
+            cache,
+            file,
+            options,
+            run,
+            writer,
+        };
+        load.change_for_ever(task, report)
+    })
 }
 
 /// The common state of all phases.

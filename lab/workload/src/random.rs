@@ -111,48 +111,35 @@ pub fn rand_write(
     options: &RandWrite,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    let outcome = write_for_ever(task, files, options, run, &mut writer, &mut report);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
-}
-
-fn write_for_ever(
-    task: &mut Task<'_>,
-    files: &[Arc<File>],
-    options: &RandWrite,
-    run: &Run<'_>,
-    writer: &mut mm::Writer,
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    let until = options.for_at_most.map(|limit| report.began + limit);
-    let block = buffer(task, options.block);
-    let blocks = options.size.0 / options.block.0;
-    if blocks == 0 || files.is_empty() {
-        return Err(Failure::ShortRead { at: options.size });
-    }
-    for file in files {
-        grow(task, file, options.size)?;
-    }
-    let mut unwritten: Vec<_> = files.iter().map(|_| Unwritten::of(blocks)).collect();
-    for (file, turn) in (0..files.len()).cycle().zip(0_u64..) {
-        if run.stop.is_raised() {
-            return Ok(false);
+    run.writes(task, cache, |task, writer, report| {
+        let until = options.for_at_most.map(|limit| report.began + limit);
+        let block = buffer(task, options.block);
+        let blocks = options.size.0 / options.block.0;
+        if blocks == 0 || files.is_empty() {
+            return Err(Failure::ShortRead { at: options.size });
         }
-        if until.is_some_and(|until| task.now() >= until) {
-            break;
+        for file in files {
+            grow(task, file, options.size)?;
         }
-        if file == 0 && turn > 0 && turn % (files.len() as u64 * blocks) == 0 {
-            report.passes += 1;
+        let mut unwritten: Vec<_> = files.iter().map(|_| Unwritten::of(blocks)).collect();
+        for (file, turn) in (0..files.len()).cycle().zip(0_u64..) {
+            if run.stop.is_raised() {
+                return Ok(false);
+            }
+            if until.is_some_and(|until| task.now() >= until) {
+                break;
+            }
+            if file == 0 && turn > 0 && turn % (files.len() as u64 * blocks) == 0 {
+                report.passes += 1;
+            }
+            let index = unwritten[file].take(task.random());
+            let called = task.now();
+            let at = Bytes(index * options.block.0);
+            let wrote = files[file].write(task, writer, at, &block)?;
+            report.moved(called, task.now(), run.origin, wrote);
         }
-        let index = unwritten[file].take(task.random());
-        let called = task.now();
-        let at = Bytes(index * options.block.0);
-        let wrote = files[file].write(task, writer, at, &block)?;
-        report.moved(called, task.now(), run.origin, wrote);
-    }
-    Ok(true)
+        Ok(true)
+    })
 }
 
 /// Reads blocks at random until it is stopped.
@@ -162,43 +149,33 @@ pub fn rand_read(
     options: &RandRead,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let outcome = read_for_ever(task, files, options, run, &mut report);
-    report.end(task.now(), outcome)
-}
-
-fn read_for_ever(
-    task: &mut Task<'_>,
-    files: &[Arc<File>],
-    options: &RandRead,
-    run: &Run<'_>,
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    let until = options.for_at_most.map(|limit| report.began + limit);
-    let mut block = buffer(task, options.block);
-    let mut readers: Vec<_> = files.iter().map(|_| mm::Reader::default()).collect();
-    for file in (0..files.len()).cycle() {
-        let blocks = files[file].len().0 / options.block.0;
-        if blocks == 0 {
-            return Err(Failure::ShortRead {
-                at: files[file].len(),
-            });
-        }
-        for _ in 0..options.switch_every.max(1) {
-            if run.stop.is_raised() {
-                return Ok(false);
+    run.reports(task, |task, report| {
+        let until = options.for_at_most.map(|limit| report.began + limit);
+        let mut block = buffer(task, options.block);
+        let mut readers: Vec<_> = files.iter().map(|_| mm::Reader::default()).collect();
+        for file in (0..files.len()).cycle() {
+            let blocks = files[file].len().0 / options.block.0;
+            if blocks == 0 {
+                return Err(Failure::ShortRead {
+                    at: files[file].len(),
+                });
             }
-            if until.is_some_and(|until| task.now() >= until) {
-                return Ok(true);
+            for _ in 0..options.switch_every.max(1) {
+                if run.stop.is_raised() {
+                    return Ok(false);
+                }
+                if until.is_some_and(|until| task.now() >= until) {
+                    return Ok(true);
+                }
+                let index = task.random() % blocks;
+                let called = task.now();
+                let at = Bytes(index * options.block.0);
+                let got = files[file].read(task, &mut readers[file], at, &mut block)?;
+                report.moved(called, task.now(), run.origin, got.bytes);
             }
-            let index = task.random() % blocks;
-            let called = task.now();
-            let at = Bytes(index * options.block.0);
-            let got = files[file].read(task, &mut readers[file], at, &mut block)?;
-            report.moved(called, task.now(), run.origin, got.bytes);
         }
-    }
-    Err(Failure::ShortRead { at: Bytes::ZERO })
+        Err(Failure::ShortRead { at: Bytes::ZERO })
+    })
 }
 
 #[cfg(test)]

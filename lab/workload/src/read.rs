@@ -35,47 +35,37 @@ pub struct Reader {
 
 /// Reads `file`.
 pub fn reader(task: &mut Task<'_>, file: &Arc<File>, options: &Reader, run: &Run<'_>) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let outcome = read_all(task, file, options, run, &mut report);
-    report.end(task.now(), outcome)
-}
-
-fn read_all(
-    task: &mut Task<'_>,
-    file: &Arc<File>,
-    options: &Reader,
-    run: &Run<'_>,
-    report: &mut Report,
-) -> Result<bool, Failure> {
-    let mut reader = mm::Reader::default();
-    let mut block = buffer(task, options.block);
-    let until = options.for_at_most.map(|limit| report.began + limit);
-    // Whole blocks only: the lab moves whole sectors.
-    let blocks = file.len().0 / options.block.0;
-    if blocks == 0 {
-        return Err(Failure::ShortRead { at: file.len() });
-    }
-    let mut next = 0;
-    while report.bytes < options.bytes && until.is_none_or(|until| task.now() < until) {
-        if run.stop.is_raised() {
-            return Ok(false);
+    run.reports(task, |task, report| {
+        let mut reader = mm::Reader::default();
+        let mut block = buffer(task, options.block);
+        let until = options.for_at_most.map(|limit| report.began + limit);
+        // Whole blocks only: the lab moves whole sectors.
+        let blocks = file.len().0 / options.block.0;
+        if blocks == 0 {
+            return Err(Failure::ShortRead { at: file.len() });
         }
-        let index = match options.pattern {
-            Pattern::Sequential => next % blocks,
-            Pattern::Random => task.random() % blocks,
-        };
-        next += 1;
-        let called = task.now();
-        let got = file.read(
-            task,
-            &mut reader,
-            Bytes(index * options.block.0),
-            &mut block,
-        )?;
-        report.moved(called, task.now(), run.origin, got.bytes);
-        if !options.think.is_zero() {
-            rest(task, options.think)?;
+        let mut next = 0;
+        while report.bytes < options.bytes && until.is_none_or(|until| task.now() < until) {
+            if run.stop.is_raised() {
+                return Ok(false);
+            }
+            let index = match options.pattern {
+                Pattern::Sequential => next % blocks,
+                Pattern::Random => task.random() % blocks,
+            };
+            next += 1;
+            let called = task.now();
+            let got = file.read(
+                task,
+                &mut reader,
+                Bytes(index * options.block.0),
+                &mut block,
+            )?;
+            report.moved(called, task.now(), run.origin, got.bytes);
+            if !options.think.is_zero() {
+                rest(task, options.think)?;
+            }
         }
-    }
-    Ok(true)
+        Ok(true)
+    })
 }

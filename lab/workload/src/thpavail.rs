@@ -80,16 +80,16 @@ pub fn thpavail(
     options: &Thpavail,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let conductor = Conductor {
-        cache,
-        source,
-        target,
-        options,
-        run,
-    };
-    let outcome = conductor.all(task, &mut report);
-    report.end(task.now(), outcome)
+    run.reports(task, |task, report| {
+        let conductor = Conductor {
+            cache,
+            source,
+            target,
+            options,
+            run,
+        };
+        conductor.all(task, report)
+    })
 }
 
 struct Conductor<'a> {

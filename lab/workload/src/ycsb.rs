@@ -110,20 +110,18 @@ pub fn ycsb(
     options: &Ycsb,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    let mut client = Client {
-        file,
-        options,
-        block: buffer(task, options.record),
-        writer: &mut writer,
-        reader: mm::Reader::default(),
-        loaded: 0,
-        all: file.len().0 / options.record.0,
-    };
-    let outcome = client.calls(task, run, &mut report);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
+    run.writes(task, cache, |task, writer, report| {
+        let mut client = Client {
+            file,
+            options,
+            block: buffer(task, options.record),
+            writer,
+            reader: mm::Reader::default(),
+            loaded: 0,
+            all: file.len().0 / options.record.0,
+        };
+        client.calls(task, run, report)
+    })
 }
 
 struct Client<'a> {

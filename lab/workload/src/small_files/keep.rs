@@ -48,25 +48,23 @@ pub fn keep(
     options: &Keep,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    small
-        .keeper_id
-        .store(u64::from(task.id().0), Ordering::Relaxed);
-    let mut keeper = Keeper {
-        small,
-        log,
-        options,
-        run,
-        writer: &mut writer,
-        report: &mut report,
-        logged: 0,
-        at: Bytes::ZERO,
-        served: 0,
-    };
-    let outcome = keeper.turns(task);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
+    run.writes(task, cache, |task, writer, report| {
+        small
+            .keeper_id
+            .store(u64::from(task.id().0), Ordering::Relaxed);
+        let mut keeper = Keeper {
+            small,
+            log,
+            options,
+            run,
+            writer,
+            report,
+            logged: 0,
+            at: Bytes::ZERO,
+            served: 0,
+        };
+        keeper.turns(task)
+    })
 }
 
 struct Keeper<'a> {

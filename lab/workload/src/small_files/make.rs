@@ -49,22 +49,21 @@ pub fn make_small(
     options: &MakeSmall,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.id(), task.now());
-    let mut writer = cache.writer();
-    barrier.begin(task);
-    let mut maker = Maker {
-        small,
-        directory,
-        options,
-        run,
-        writer: &mut writer,
-        report: &mut report,
-    };
-    let outcome = maker.rounds(task, barrier);
-    barrier.leave(task);
-    small.leave(true);
-    cache.retire(task, writer);
-    report.end(task.now(), outcome)
+    run.writes(task, cache, |task, writer, report| {
+        barrier.begin(task);
+        let mut maker = Maker {
+            small,
+            directory,
+            options,
+            run,
+            writer,
+            report,
+        };
+        let outcome = maker.rounds(task, barrier);
+        barrier.leave(task);
+        small.leave(true);
+        outcome
+    })
 }
 
 struct Maker<'a> {
