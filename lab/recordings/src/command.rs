@@ -394,7 +394,7 @@ fn compared(ready: Ready, runs: Vec<Vec<Outcome>>) -> Comparison {
         ..Shown::default()
     };
     Comparison {
-        figures: show::tidy(all_figures(&sides, &columns)),
+        figures: show::tidy(&all_figures(&sides, &columns)),
         answers: (!asked.variants.is_empty()).then(|| sweep::answers(swept.iter().flatten())),
         pairs: (sides.len() > 1).then(|| several::table(&beside(&sides))),
         text: render(&sides, &columns, &swept, &asked),

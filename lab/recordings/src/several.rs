@@ -7,7 +7,8 @@ use super::differ::differences;
 use super::figures::{Figure, of_kind};
 use super::guess::{self, Point, Ways};
 use super::setting::Setting;
-use report::output::{self, Column, Data, TidyTable};
+use report::output::{self, TidyTable};
+use report::tidy_table;
 
 /// Differences below this part of the value are not judged: they are within what one run differs
 /// from another.
@@ -252,23 +253,14 @@ fn judged_pairs(setting: &Setting, pairs: &[Pair<'_>], column: &str) -> String {
 /// The pairs as a table.
 pub(super) fn table(sides: &[Beside<'_>]) -> TidyTable {
     let pairs = pairs(sides);
-    let text = |of: &dyn Fn(&Pair<'_>) -> String| Data::Text(pairs.iter().map(of).collect());
-    let real = |of: &dyn Fn(&Pair<'_>) -> f64| Data::Real(pairs.iter().map(of).collect());
-    let column = |name, data| Column { name, data };
-    TidyTable::new(
-        output::PAIRS,
-        vec![
-            column("from", text(&|pair| pair.from.to_owned())),
-            column("to", text(&|pair| pair.to.to_owned())),
-            column("setting", text(&|pair| pair.setting.clone())),
-            column("figure", text(&|pair| pair.figure.name.to_owned())),
-            column("unit", text(&|pair| pair.figure.unit.to_owned())),
-            column("recorded", real(&|pair| pair.recorded)),
-            column("lab", real(&|pair| pair.lab)),
-            column(
-                "judged",
-                Data::Flag(pairs.iter().map(|pair| !pair.small).collect()),
-            ),
-        ],
-    )
+    tidy_table!(output::PAIRS, pairs, {
+        "from": Text = |pair| pair.from.to_owned(),
+        "to": Text = |pair| pair.to.to_owned(),
+        "setting": Text = |pair| pair.setting.clone(),
+        "figure": Text = |pair| pair.figure.name.to_owned(),
+        "unit": Text = |pair| pair.figure.unit.to_owned(),
+        "recorded": Real = |pair| pair.recorded,
+        "lab": Real = |pair| pair.lab,
+        "judged": Flag = |pair| !pair.small,
+    })
 }

@@ -6,7 +6,8 @@ use super::figures::{Band, of_kind, of_writers, with_unit};
 use super::setting::Setting;
 use experiment::outcome::Outcome;
 use report::output::web::{self, Cell};
-use report::output::{self, Column, Data, TidyTable};
+use report::output::{self, TidyTable};
+use report::tidy_table;
 
 /// Rows of single writers, at most; of more, the least and the most.
 const OF_WRITERS_MOST: usize = 12;
@@ -165,25 +166,12 @@ pub(super) struct Value<'a> {
 }
 
 /// All of them as a table, one a row.
-pub(super) fn tidy(all: Vec<Value<'_>>) -> TidyTable {
-    let (mut recordings, mut columns) = (Vec::new(), Vec::new());
-    let (mut names, mut units, mut values) = (Vec::new(), Vec::new(), Vec::new());
-    for value in all {
-        recordings.push(value.recording.to_owned());
-        columns.push(value.column.to_owned());
-        names.push(value.figure);
-        units.push(value.unit.to_owned());
-        values.push(value.value.unwrap_or(f64::NAN));
-    }
-    let column = |name, data| Column { name, data };
-    TidyTable::new(
-        output::FIGURES,
-        vec![
-            column("recording", Data::Text(recordings)),
-            column("column", Data::Text(columns)),
-            column("figure", Data::Text(names)),
-            column("unit", Data::Text(units)),
-            column("value", Data::Real(values)),
-        ],
-    )
+pub(super) fn tidy(all: &[Value<'_>]) -> TidyTable {
+    tidy_table!(output::FIGURES, all, {
+        "recording": Text = |value| value.recording.to_owned(),
+        "column": Text = |value| value.column.to_owned(),
+        "figure": Text = |value| value.figure.clone(),
+        "unit": Text = |value| value.unit.to_owned(),
+        "value": Real = |value| value.value.unwrap_or(f64::NAN),
+    })
 }

@@ -7,7 +7,8 @@ use super::answer::{self, Doubt, FIELD};
 use super::change::Change;
 use super::figures::Figure;
 use super::several::NOTICEABLE;
-use report::output::{self, Column, Curve, Data, Lines, TidyTable};
+use report::output::{self, Curve, Lines, TidyTable};
+use report::tidy_table;
 
 /// Panels of the plot, at most.
 const PANELS_MOST: usize = 12;
@@ -136,82 +137,55 @@ impl Sweep<'_> {
 /// The answers to all changes of all recordings: a row for each change, column and figure of which
 /// there is anything.
 pub(super) fn answers<'a>(sweeps: impl Iterator<Item = &'a Sweep<'a>>) -> TidyTable {
-    let mut texts: [Vec<String>; 6] = Default::default();
-    let mut reals: [Vec<f64>; 6] = Default::default();
+    let mut rows = Vec::new();
     for sweep in sweeps {
         for (value, changes) in sweep.changes.iter().enumerate() {
             let change: Vec<String> = changes.iter().map(Change::to_string).collect();
-            for (column, name) in sweep.columns.iter().enumerate() {
-                for (figure, own) in sweep.figures.iter().enumerate() {
+            for column in 0..sweep.columns.len() {
+                for figure in 0..sweep.figures.len() {
                     let recorded = sweep.recorded[figure];
                     let lab = sweep.lab[column][figure];
                     let changed = sweep.changed[value][column][figure];
-                    if [recorded, lab, changed].iter().all(Option::is_none) {
-                        continue;
-                    }
-                    let doubt = match column {
-                        0 => sweep.doubts[figure].words(own.name),
-                        _ => String::new(),
-                    };
-                    let row = [
-                        sweep.recording,
-                        &change.join(", "),
-                        name,
-                        own.name,
-                        own.unit,
-                        &doubt,
-                    ];
-                    for (texts, text) in texts.iter_mut().zip(row) {
-                        texts.push(text.to_owned());
-                    }
-                    let row = [
-                        Some(sweep.values[value].shown()),
-                        recorded,
-                        lab,
-                        changed,
-                        sweep.answer(value, column, figure),
-                        sweep.against.as_ref().and_then(|against| against[figure]),
-                    ];
-                    for (reals, real) in reals.iter_mut().zip(row) {
-                        reals.push(real.unwrap_or(f64::NAN));
+                    let all = [recorded, lab, changed];
+                    if all.iter().any(Option::is_some) {
+                        let change = change.join(", ");
+                        rows.push((sweep, change, [value, column, figure], all));
                     }
                 }
             }
         }
     }
-    let text = |name, data| Column {
-        name,
-        data: Data::Text(data),
+    let or_nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
+    let doubt = |(sweep, _, [_, column, figure], _): &Row<'_>| match column {
+        0 => sweep.doubts[*figure].words(sweep.figures[*figure].name),
+        _ => String::new(),
     };
-    let real = |name, data| Column {
-        name,
-        data: Data::Real(data),
-    };
-    let [recording, change, column, figure, unit, doubt] = texts;
-    let [value, recorded, lab, changed, answer, against] = reals;
-    TidyTable::new(
-        output::ANSWERS,
-        vec![
-            text("recording", recording),
-            text("change", change),
-            real("value", value),
-            text("column", column),
-            text("figure", figure),
-            text("unit", unit),
-            real("recorded", recorded),
-            real("lab", lab),
-            real("changed", changed),
-            real("answer", answer),
-            text("doubt", doubt),
-            real("against", against),
-        ],
-    )
+    let against = |sweep: &Sweep<'_>, figure: usize| sweep.against.as_ref()?[figure];
+    tidy_table!(output::ANSWERS, rows, {
+        "recording": Text = |row| row.0.recording.to_owned(),
+        "change": Text = |row| row.1.clone(),
+        "value": Real = |row| row.0.values[row.2[0]].shown(),
+        "column": Text = |row| row.0.columns[row.2[1]].to_owned(),
+        "figure": Text = |row| row.0.figures[row.2[2]].name.to_owned(),
+        "unit": Text = |row| row.0.figures[row.2[2]].unit.to_owned(),
+        "recorded": Real = |row| or_nan(row.3[0]),
+        "lab": Real = |row| or_nan(row.3[1]),
+        "changed": Real = |row| or_nan(row.3[2]),
+        "answer": Real = |row| or_nan(row.0.answer(row.2[0], row.2[1], row.2[2])),
+        "doubt": Text = |row| doubt(row),
+        "against": Real = |row| or_nan(against(row.0, row.2[2])),
+    })
 }
+
+/// A sweep, its change, the places of value, column and figure, and the figure as it was recorded,
+/// in the lab and changed.
+type Row<'a> = (&'a Sweep<'a>, String, [usize; 3], [Option<f64>; 3]);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kind::{PRESSURE, THROTTLING};
+    use report::output::Data;
 
     fn of<'a>(values: &'a [Change], changes: &'a [Vec<Change>]) -> Sweep<'a> {
         Sweep {

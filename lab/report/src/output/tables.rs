@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use policy::reclaim::Reason;
 
-use super::columns::{Column, Data, TidyTable};
+use super::columns::TidyTable;
 use crate::comparison::Comparison;
 use experiment::metrics::METRICS;
 use experiment::outcome::{Outcome, ThrottleCount, WaitLengths};
@@ -91,17 +91,19 @@ pub(super) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     }
 }
 
-macro_rules! table {
-    ($name:literal, $rows:expr, { $($column:literal: $kind:ident = |$row:pat_param| $value:expr,)* }) => {
-        TidyTable::new($name, vec![$(Column {
+/// A table of a list: a line a column, with its name, its kind and its value of a row.
+#[macro_export]
+macro_rules! tidy_table {
+    ($name:expr, $rows:expr, { $($column:literal: $kind:ident = |$row:pat_param| $value:expr,)* }) => {
+        $crate::output::TidyTable::new($name, vec![$($crate::output::Column {
             name: $column,
-            data: Data::$kind($rows.iter().map(|$row| $value).collect()),
+            data: $crate::output::Data::$kind($rows.iter().map(|$row| $value).collect()),
         },)*])
     };
 }
 
 fn runs(about: &About, outcomes: &[Outcome]) -> TidyTable {
-    table!("runs", outcomes, {
+    tidy_table!("runs", outcomes, {
         "run_id": Text = |run| run.run_id(),
         "experiment": Text = |_| about.experiment.clone(),
         "scenario_id": Text = |_| about.scenario_id.clone(),
@@ -176,7 +178,7 @@ fn samples(outcomes: &[Outcome]) -> TidyTable {
             }
         }
     }
-    table!("samples", rows, {
+    tidy_table!("samples", rows, {
         "run_id": Text = |row| row.run.clone(),
         "phase": Text = |_| "run".to_owned(),
         "task_kind": Text = |row| row.kind.to_owned(),
@@ -264,7 +266,7 @@ fn series(outcomes: &[Outcome]) -> TidyTable {
             }
         }
     }
-    table!("series", rows, {
+    tidy_table!("series", rows, {
         "run_id": Text = |row| row.run.clone(),
         "t_virt_s": Real = |row| row.at,
         "scope": Text = |row| row.scope.clone(),
@@ -392,7 +394,7 @@ fn counters(outcomes: &[Outcome]) -> TidyTable {
             rows.push((run.clone(), scope, counter.into(), job.bytes));
         }
     }
-    table!("counters", rows, {
+    tidy_table!("counters", rows, {
         "run_id": Text = |row| row.0.clone(),
         "phase": Text = |_| "run".to_owned(),
         "scope": Text = |row| row.1.clone(),
@@ -484,7 +486,7 @@ fn events(outcomes: &[Outcome]) -> TidyTable {
                 }),
         );
     }
-    table!("events", rows, {
+    tidy_table!("events", rows, {
         "run_id": Text = |row| row.run.clone(),
         "t_virt_s": Real = |row| row.at,
         "task_id": Whole = |row| i64::from(row.task),
@@ -522,7 +524,7 @@ fn throttles(outcomes: &[Outcome]) -> TidyTable {
             kinds.map(move |kind| (run.clone(), *kind))
         })
         .collect();
-    table!("throttles", rows, {
+    tidy_table!("throttles", rows, {
         "run_id": Text = |row| row.0.clone(),
         "context": Text = |row| context(row.1.background).to_owned(),
         "reason": Text = |row| reason_name(row.1.reason).to_owned(),
@@ -542,7 +544,7 @@ fn waits_of(outcomes: &[Outcome]) -> Vec<(String, &WaitLengths)> {
 /// Waits by cause.
 fn waits(outcomes: &[Outcome]) -> TidyTable {
     let rows = waits_of(outcomes);
-    table!("waits", rows, {
+    tidy_table!("waits", rows, {
         "run_id": Text = |row| row.0.clone(),
         "cause": Text = |row| row.1.cause.clone(),
         "waits": Whole = |row| i64::try_from(row.1.count).unwrap_or(i64::MAX),
@@ -564,7 +566,7 @@ fn wait_lengths(outcomes: &[Outcome]) -> TidyTable {
             classes.map(move |(most, count)| (run.as_str(), waits.cause.as_str(), *most, *count))
         })
         .collect();
-    table!("wait_lengths", rows, {
+    tidy_table!("wait_lengths", rows, {
         "run_id": Text = |row| row.0.to_owned(),
         "cause": Text = |row| row.1.to_owned(),
         "at_most_ms": Real = |row| row.2,
@@ -590,7 +592,7 @@ fn wait_ends(outcomes: &[Outcome]) -> TidyTable {
             })
         })
         .collect();
-    table!("wait_ends", rows, {
+    tidy_table!("wait_ends", rows, {
         "run_id": Text = |row| row.0.to_owned(),
         "cause": Text = |row| row.1.to_owned(),
         "ended_by": Text = |row| row.2.to_owned(),
@@ -601,7 +603,7 @@ fn wait_ends(outcomes: &[Outcome]) -> TidyTable {
 
 fn compare(about: &About, rows: &[Comparison]) -> TidyTable {
     let or_nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
-    table!("compare", rows, {
+    tidy_table!("compare", rows, {
         "experiment": Text = |_| about.experiment.clone(),
         "operation": Text = |row| row.operation.clone(),
         "stat": Text = |row| row.stat.clone(),
