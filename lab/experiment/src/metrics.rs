@@ -23,6 +23,8 @@ pub mod zones;
 
 use std::sync::LazyLock;
 
+use figures::quantile;
+
 use crate::outcome::{Job, Outcome, Pause};
 use crate::stats::{Better, count, mean};
 
@@ -142,21 +144,21 @@ metrics! {
     "settled_mibps", "MiB/s", Higher, pacing::rate, "rate at which all writers dirty, from 10 s after the last change";
     "device_mibps", "MiB/s", Higher, pacing::device_rate, "rate at which the devices complete, from 10 s after the last change";
     "device_busy", "", Higher, pacing::busy, "part of the time with dirty data that the least busy device has work, from 10 s after the last change";
-    "completion_max_mib", "MiB", Lower, pacing::longest_completion, "longest write that a device completes";
+    "completion_max_mib", "MiB", Lower, |o| largest(o.devices.iter().map(|device| device.longest_write / 1_048_576.0)), "longest write that a device completes";
     "writer_cv", "", Lower, pacing::cv, "Stddev / mean of the pauses of a heavy writer, from 10 s after the last change; the worst writer";
-    "pause_p50_ms", "ms", Lower, pacing::pause_p50, "median pause, from 10 s after the last change";
-    "pause_p99_ms", "ms", Lower, pacing::pause_p99, "p99 of the pauses, from 10 s after the last change";
+    "pause_p50_ms", "ms", Lower, |o| quantile(&pacing::settled_pauses(o)?, 500), "median pause, from 10 s after the last change";
+    "pause_p99_ms", "ms", Lower, |o| quantile(&pacing::settled_pauses(o)?, 990), "p99 of the pauses, from 10 s after the last change";
     "pause_rate", "1/s", Lower, pacing::pause_rate, "pauses a second, from 10 s after the last change";
-    "pause_shortest_ms", "ms", Higher, pacing::shortest, "shortest pause of the run, stalls apart";
-    "pause_longest_ms", "ms", Lower, pacing::longest, "longest pause of the run, stalls apart";
+    "pause_shortest_ms", "ms", Higher, |o| smallest(pacing::paced(o).map(|pause| pause.slept_ms)), "shortest pause of the run, stalls apart";
+    "pause_longest_ms", "ms", Lower, |o| largest(pacing::paced(o).map(|pause| pause.slept_ms)), "longest pause of the run, stalls apart";
     "jain_early", "", Higher, pacing::early_fairness, "fairness among heavy writers in seconds 2 to 6 of the second one";
     "jain_settled", "", Higher, pacing::settled_fairness, "fairness among heavy writers, from 10 s after the last change";
-    "write_p50_ms", "ms", Lower, pacing::write_p50, "median write call of the heavy jobs";
-    "write_p99_ms", "ms", Lower, pacing::write_p99, "p99 of the write calls of the heavy jobs";
-    "write_bound", "", Lower, pacing::write_bound, "longest write of a heavy job / max(200 ms, 1.5 x writers x bytes / rate)";
-    "light_p50_ms", "ms", Lower, pacing::light_p50, "median of a light writer, from when it was due";
+    "write_p50_ms", "ms", Lower, |o| pacing::calls(o, 500), "median write call of the heavy jobs";
+    "write_p99_ms", "ms", Lower, |o| pacing::calls(o, 990), "p99 of the write calls of the heavy jobs";
+    "write_bound", "", Lower, |o| largest(heavy(o).filter_map(|job| job.write_bound)), "longest write of a heavy job / max(200 ms, 1.5 x writers x bytes / rate)";
+    "light_p50_ms", "ms", Lower, |o| pacing::lengths(light(o).flat_map(|job| &job.response_lengths), 500), "median of a light writer, from when it was due";
     "level_mib", "MiB", Lower, pacing::level, "dirty + writeback, from 10 s after the last change";
-    "level_peak", "", Lower, pacing::level_peak, "highest (dirty + writeback) / limit ever seen";
+    "level_peak", "", Lower, |o| (o.level_peak > 0.0).then_some(o.level_peak), "highest (dirty + writeback) / limit ever seen";
     "stall_s", "s", Lower, pacing::stall, "longest time of one job in stalls: waits for a device without progress";
     "stall_named", "", Higher, pacing::stall_named, "stalls of a hung device's writers / length of the hang";
     "hang_kept", "", Higher, pacing::hang_kept, "rate of the other devices' writers during a hang / before it";

@@ -9,9 +9,9 @@
 
 use core::ops::Range;
 
-use figures::{quantile, weighted};
+use figures::weighted;
 
-use super::{count, heavy, index, jain, largest, light, mean, smallest};
+use super::{count, heavy, index, jain, largest, mean, smallest};
 use crate::outcome::{DeviceLevel, DeviceOutcome, Job, Outcome, Pause};
 
 /// From a change on, this long nothing is settled.
@@ -35,13 +35,13 @@ fn settled(outcome: &Outcome) -> Option<Range<f64>> {
 }
 
 /// The pauses that were slept, stalls apart.
-fn paced(outcome: &Outcome) -> impl Iterator<Item = &Pause> {
+pub(super) fn paced(outcome: &Outcome) -> impl Iterator<Item = &Pause> {
     let pauses = outcome.pauses.iter();
     pauses.filter(|pause| pause.slept_ms > 0.0 && !pause.stalled)
 }
 
 /// Those of the settled time, by length.
-fn settled_pauses(outcome: &Outcome) -> Option<Vec<f64>> {
+pub(super) fn settled_pauses(outcome: &Outcome) -> Option<Vec<f64>> {
     let time = settled(outcome)?;
     let pauses = paced(outcome).filter(|pause| time.contains(&pause.at_s));
     let mut lengths: Vec<f64> = pauses.map(|pause| pause.slept_ms).collect();
@@ -73,26 +73,10 @@ fn sum(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }
 
-pub(super) fn pause_p50(outcome: &Outcome) -> Option<f64> {
-    quantile(&settled_pauses(outcome)?, 500)
-}
-
-pub(super) fn pause_p99(outcome: &Outcome) -> Option<f64> {
-    quantile(&settled_pauses(outcome)?, 990)
-}
-
 /// Pauses a second of all writers together, in settled time.
 pub(super) fn pause_rate(outcome: &Outcome) -> Option<f64> {
     let time = settled(outcome)?;
     Some(count(settled_pauses(outcome).unwrap_or_default().len()) / (time.end - time.start))
-}
-
-pub(super) fn shortest(outcome: &Outcome) -> Option<f64> {
-    smallest(paced(outcome).map(|pause| pause.slept_ms))
-}
-
-pub(super) fn longest(outcome: &Outcome) -> Option<f64> {
-    largest(paced(outcome).map(|pause| pause.slept_ms))
 }
 
 pub(super) fn paused(outcome: &Outcome) -> Option<f64> {
@@ -186,14 +170,6 @@ pub(super) fn device_rate(outcome: &Outcome) -> Option<f64> {
     (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / MIB / outcome.scale)
 }
 
-pub(super) fn longest_completion(outcome: &Outcome) -> Option<f64> {
-    largest(outcome.devices.iter().map(|device| device.longest_write)).map(|bytes| bytes / MIB)
-}
-
-pub(super) fn write_bound(outcome: &Outcome) -> Option<f64> {
-    largest(heavy(outcome).filter_map(|job| job.write_bound))
-}
-
 /// Level in settled time, MiB.
 pub(super) fn level(outcome: &Outcome) -> Option<f64> {
     let time = settled(outcome)?;
@@ -203,10 +179,6 @@ pub(super) fn level(outcome: &Outcome) -> Option<f64> {
         .filter(|level| time.contains(&level.at_s));
     let levels = inside.map(|level| (level.dirty + level.writeback) * 4096.0 / MIB);
     mean(levels).map(|mib| mib / outcome.scale)
-}
-
-pub(super) fn level_peak(outcome: &Outcome) -> Option<f64> {
-    (outcome.level_peak > 0.0).then_some(outcome.level_peak)
 }
 
 /// Time of a job in stalls.
@@ -256,7 +228,7 @@ pub(super) fn hang_kept(outcome: &Outcome) -> Option<f64> {
 }
 
 /// Of the calls of all heavy writers, ms.
-fn calls(outcome: &Outcome, thousandths: u64) -> Option<f64> {
+pub(super) fn calls(outcome: &Outcome, thousandths: u64) -> Option<f64> {
     lengths(
         heavy(outcome).flat_map(|job| &job.call_lengths),
         thousandths,
@@ -264,22 +236,13 @@ fn calls(outcome: &Outcome, thousandths: u64) -> Option<f64> {
 }
 
 /// A quantile of lengths, with how often each occurred.
-fn lengths<'a>(all: impl Iterator<Item = &'a (f64, u64)>, thousandths: u64) -> Option<f64> {
+pub(super) fn lengths<'a>(
+    all: impl Iterator<Item = &'a (f64, u64)>,
+    thousandths: u64,
+) -> Option<f64> {
     let mut all: Vec<(f64, u64)> = all.copied().collect();
     all.sort_by(|left, right| left.0.total_cmp(&right.0));
     weighted(all, thousandths)
-}
-
-pub(super) fn write_p50(outcome: &Outcome) -> Option<f64> {
-    calls(outcome, 500)
-}
-
-pub(super) fn write_p99(outcome: &Outcome) -> Option<f64> {
-    calls(outcome, 990)
-}
-
-pub(super) fn light_p50(outcome: &Outcome) -> Option<f64> {
-    lengths(light(outcome).flat_map(|job| &job.response_lengths), 500)
 }
 
 #[cfg(test)]
@@ -341,8 +304,11 @@ mod tests {
         });
         run.pauses.push(pause(2, 31.0, 0.0));
         assert_eq!(cv(&run), Some(0.0));
-        assert_eq!(shortest(&run), Some(20.0));
-        assert_eq!(longest(&run), Some(170.0));
+        let lengths = || paced(&run).map(|pause| pause.slept_ms);
+        assert_eq!(
+            (smallest(lengths()), largest(lengths())),
+            (Some(20.0), Some(170.0))
+        );
         assert_eq!(stall(&run), Some(0.2));
         run.pauses.push(pause(2, 32.0, 200.0));
         assert!(cv(&run).is_some_and(|cv| cv > 0.5));
@@ -412,7 +378,7 @@ mod tests {
     fn percentiles_of_weighted_calls() {
         let mut run = outcome(vec![job(1, 0.0, 1.0)], &[0.0]);
         run.jobs[0].call_lengths = vec![(1.0, 98), (5.0, 1), (9.0, 1)];
-        assert_eq!((write_p50(&run), write_p99(&run)), (Some(1.0), Some(5.0)));
+        assert_eq!((calls(&run, 500), calls(&run, 990)), (Some(1.0), Some(5.0)));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Scenarios as cells: the checks of `scenario` leave nothing that a cell cannot be made of.
+//! Seeds; scenarios as cells: the checks of `scenario` leave nothing that a cell cannot be made of.
 
 use policy::place::ZoneId;
 use policy::place::machine;
 use policy::place::order::Class;
 use policy::units::Pages;
 
-use crate::run::{Cell, Column};
+use super::{Cell, Column, seed};
 use scenario::{Scenario, Source};
 
 /// The machine of p2 as its counters tell it, and a job.
@@ -200,4 +200,18 @@ fn any_number_is_taken_or_refused_for_what_it_is() {
             }
         }
     }
+}
+
+#[test]
+fn seeds_differ_by_row_and_repetition_and_not_by_column() {
+    let all = [
+        seed(1, "ext4", 0),
+        seed(1, "ext4", 1),
+        seed(1, "xfs", 0),
+        seed(2, "ext4", 0),
+    ];
+    for (index, left) in all.iter().enumerate() {
+        assert!(all[index + 1..].iter().all(|right| left != right));
+    }
+    assert_eq!(seed(7, "ext4", 3), seed(7, "ext4", 3));
 }
