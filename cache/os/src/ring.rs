@@ -121,8 +121,8 @@ struct Mailbox {
     releases_done: u64,
     /// The owner waits in the kernel, or is about to.
     sleeping: bool,
-    /// Slots that were free when it looked last.
-    free: usize,
+    /// A job could have a slot when it looked last: one that is no read, and a read.
+    has_room: [bool; 2],
     stop_at: Option<Instant>,
     closed: bool,
 }
@@ -284,14 +284,10 @@ impl Engine for Ring {
             self.shared.ledger.finish(job, Err(IoError::Cancelled));
             return;
         }
-        let for_others = if is_read(job.request.class) {
-            0
-        } else {
-            FOR_READS
-        };
+        let has_room = mailbox.has_room[usize::from(is_read(job.request.class))];
         mailbox.jobs.push(job.request.class, job);
         // Without a free slot only a completion helps, and that wakes the owner by itself.
-        if mailbox.free <= for_others {
+        if !has_room {
             return;
         }
         self.shared.unlock_and_wake(mailbox);
@@ -344,7 +340,7 @@ impl Mailbox {
             releases_asked: 0,
             releases_done: 0,
             sleeping: false,
-            free: DEPTH,
+            has_room: [true; 2],
             stop_at: None,
             closed: false,
         }
@@ -439,6 +435,8 @@ struct Owner {
     /// `MAX_VECTORS` elements for each slot, in order.
     vectors: Box<[IoVec]>,
     free: Vec<usize>,
+    /// Slots that may take what is no read, beside those that have some.
+    for_others: usize,
     table: Vec<Entry>,
     incoming: Vec<Job>,
     controls: VecDeque<Control>,
@@ -501,6 +499,7 @@ impl Owner {
             slots: core::iter::repeat_with(slot).take(DEPTH).collect(),
             vectors: no_vectors(),
             free: (0..DEPTH).rev().collect(),
+            for_others: DEPTH - FOR_READS,
             table: vec![Entry::default(); chunks],
             incoming: Vec::with_capacity(DEPTH),
             controls: VecDeque::with_capacity(chunks.min(1024)),
@@ -551,16 +550,17 @@ impl Owner {
         let mut mailbox = self.shared.lock();
         mem::swap(&mut mailbox.controls, &mut self.controls);
         self.stop_at = mailbox.stop_at;
-        let free = |incoming: &Vec<Job>| self.free.len() - incoming.len();
-        while free(&self.incoming) > 0 {
-            match mailbox.jobs.pop(free(&self.incoming) <= FOR_READS) {
-                Some(job) => self.incoming.push(job),
-                None => break,
-            }
+        let (mut free, mut for_others) = (self.free.len(), self.for_others);
+        while free > 0
+            && let Some(job) = mailbox.jobs.pop(for_others == 0)
+        {
+            free -= 1;
+            for_others -= usize::from(!is_read(job.request.class));
+            self.incoming.push(job);
         }
         let idle = self.incoming.is_empty() && self.controls.is_empty();
         mailbox.sleeping = idle;
-        mailbox.free = free(&self.incoming);
+        mailbox.has_room = [free.min(for_others) > 0, free > 0];
         idle
     }
 
@@ -634,6 +634,7 @@ impl Owner {
             .free
             .pop()
             .expect("`collect` took no more jobs than there are slots");
+        self.for_others -= usize::from(!is_read(job.request.class));
         self.slots[index].job = Some(job);
         self.push_slot(index);
     }
@@ -793,7 +794,7 @@ impl Owner {
         if idle {
             let mut mailbox = self.shared.lock();
             mailbox.sleeping = false;
-            mailbox.free = DEPTH;
+            mailbox.has_room = [true; 2];
         }
     }
 
@@ -850,7 +851,9 @@ impl Owner {
 
     fn take_job(&mut self, index: usize) -> Job {
         self.free.push(index);
-        self.slots[index].job.take().expect("the slot was in use")
+        let job = self.slots[index].job.take().expect("the slot was in use");
+        self.for_others += usize::from(!is_read(job.request.class));
+        job
     }
 
     /// While stopping: false when the owner may leave.
