@@ -8,7 +8,7 @@
 //! 2, 3.5, 3.6), with the dirty throttling that lasted until 3.1. HZ of 3.0: a guess. HZ of p0's
 //! histograms: experiments A1 (all delays are multiples of 4 ms).
 
-use history::compact::{Compaction, Patch, Patches, Scans};
+use history::compact::{Compaction, Patches};
 use history::files::InodeRule;
 use history::laws::{Laws, SlabLaw};
 use history::shrink::ShrinkRule;
@@ -137,21 +137,13 @@ const LINUX_6_12: Laws = Laws {
     queue: None,
 };
 
-/// 3.2-rc5's way to huge pages with some of paper p4's patches.
-const fn patched(patches: Patches) -> Laws {
-    Laws {
-        compaction: Compaction::Scans(Scans::of(patches)),
-        ..LINUX_3_2
-    }
-}
-
 const fn preset(name: &'static str, about: &'static str, laws: Laws) -> Preset {
     Preset { name, about, laws }
 }
 
 /// All presets, in the order of history.
 #[rustfmt::skip]
-pub const PRESETS: [Preset; 27] = [
+pub const PRESETS: [Preset; 23] = [
     preset("linux-2.6.36", "a throttled writer writes pages back itself, then naps", LINUX_2_6_36),
     preset("linux-3.0-off", "writers write back themselves; lists by zone; a full node's tasks go to the next node", Laws { place: history::place::LINUX_3_0_OFF, ..LINUX_3_0 }),
     preset("linux-3.0", "the same, and a task reclaims in its own full node first (zone_reclaim): paper p2 before", LINUX_3_0),
@@ -159,10 +151,6 @@ pub const PRESETS: [Preset; 27] = [
     preset("linux-3.0+zlc", "with both patches of paper p2: forgotten as soon as direct reclaim has freed pages", Laws { place: history::place::LINUX_3_0_BOTH, ..LINUX_3_0 }),
     preset("linux-3.1", "every reclaimer writes the dirty pages it meets, and waits for them where it wants a huge page: before paper p4", LINUX_3_1),
     preset("linux-3.2-rc5", "writers get rates; dirty pages come round again in reclaim, and are written where a huge page is wanted: paper p4 before", LINUX_3_2),
-    preset("linux-3.2-rc5+p4.1-10", "with the first ten patches of paper p4: what fails is not tried again at once, the last pass neither writes nor waits", patched(Patches::up_to(10))),
-    preset("linux-3.2-rc5+p4.1-11", "with all eleven: pages that wait for their write leave the scan", patched(Patches::up_to(11))),
-    preset("linux-3.2-rc5+p4.1-11-7b", "the same, and a request that is deferred goes on to reclaim", patched(Patches::up_to(11).without(Patch::DeferredGivesUp))),
-    preset("linux-3.2-rc5+counted", "the same as 1-11, its counts as they would be right", patched(Patches::up_to(10).with(Patch::ImmediateCounted))),
     // 3.2-rc5 with Andrea Arcangeli's patches instead of the paper's.
     preset("linux-3.2-rc5+aa", "with Andrea Arcangeli's eight patches: more huge pages, and longer waits for them", Laws { compaction: Compaction::ANDREA, ..LINUX_3_2 }),
     preset("p1", "paper p1: writers only sleep; soft region with a fixed 100 MiB/s", LINUX_2_6_36.writers(history::dirty::SOFT_REGION)),
@@ -183,10 +171,30 @@ pub const PRESETS: [Preset; 27] = [
     preset("tidegate-170s", "a control: Tidegate's reclaim and huge pages, and writers that may dirty as much as Linux's", Laws::TIDEGATE.writers(history::dirty::RATE_BASED)),
 ];
 
-/// The preset of that name.
+/// Behind this, patches of paper p4 are named (`history::compact::Patches::by_name`).
+const PATCHED: &str = "linux-3.2-rc5+p4.";
+
+/// The preset of that name; `linux-3.2-rc5+p4.1-8` is 3.2-rc5 with the first eight of paper p4's
+/// patches.
 #[must_use]
 pub fn by_name(name: &str) -> Option<Preset> {
+    if let Some(patches) = name.strip_prefix(PATCHED) {
+        let compaction = with_patches(patches)?;
+        let base = by_name("linux-3.2-rc5")?;
+        let laws = Laws {
+            compaction,
+            ..base.laws
+        };
+        return Some(Preset { laws, ..base });
+    }
     PRESETS.iter().find(|preset| preset.name == name).copied()
+}
+
+/// 3.2-rc5's way to huge pages with some of paper p4's patches.
+#[must_use]
+pub fn with_patches(patches: &str) -> Option<Compaction> {
+    let patches = Patches::by_name(patches).ok()?;
+    Some(Compaction::Scans(history::compact::Scans::of(patches)))
 }
 
 /// Reasons to throttle by the names that scenarios give them.

@@ -13,6 +13,7 @@ use workload::Report;
 use super::disk::DeviceSpec;
 use super::real::{number, seconds};
 use crate::outcome::Iteration;
+use scenario::presets::with_patches;
 use scenario::{ColumnEntry, DefragKind, Machine, RowEntry};
 
 /// Order of a huge page.
@@ -37,6 +38,10 @@ pub(super) fn keep_apart(machine: &Machine, compaction: &Compaction) -> bool {
 
 /// A column's law of making a huge page.
 pub(super) fn compaction_of(entry: &ColumnEntry, mut compaction: Compaction) -> Compaction {
+    if !entry.patches.is_empty() {
+        compaction =
+            with_patches(&entry.patches_joined()).expect("a loaded scenario names known patches");
+    }
     if let (Compaction::Scans(scans), Some(defers)) = (&mut compaction, &entry.defers) {
         scans.defers = *defers.get_ref();
     }

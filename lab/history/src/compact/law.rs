@@ -16,7 +16,7 @@
 use policy::reclaim::page::Immediate;
 
 use super::defer::Deferral;
-use super::patches::{Patch, Patches};
+use super::patches::{Patch, Patches, UnknownPatch};
 
 /// The law of making a run where none is free. Plain data: a scenario may change any switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,28 @@ impl Compaction {
     pub const LINUX_6_12: Self = Self::Background(Background::LINUX_6_12);
     /// Tidegate's.
     pub const TIDEGATE: Self = Self::Blocks(Blocks::TIDEGATE);
+
+    /// The column of that name: `never`, `linux-3.1`, `linux-3.2-rc5`, `linux-3.2-rc5+aa`,
+    /// `linux-3.2-rc5+p4.1-10` (the patches as in `Patches::by_name`), `linux-6.12`, `tidegate`.
+    ///
+    /// # Errors
+    /// The part of the name that is unknown.
+    pub fn by_name(name: &str) -> Result<Self, UnknownCompaction> {
+        let unknown = || UnknownCompaction::Name(name.to_owned());
+        if let Some(patches) = name.strip_prefix("linux-3.2-rc5+p4.") {
+            let patches = Patches::by_name(patches).map_err(UnknownCompaction::Patch)?;
+            return Ok(Self::Scans(Scans::of(patches)));
+        }
+        Ok(match name {
+            "never" => Self::Never,
+            "linux-3.1" => Self::LINUX_3_1,
+            "linux-3.2-rc5" => Self::LINUX_3_2,
+            "linux-3.2-rc5+aa" => Self::ANDREA,
+            "linux-6.12" => Self::LINUX_6_12,
+            "tidegate" => Self::TIDEGATE,
+            _ => return Err(unknown()),
+        })
+    }
 
     /// Pages lie in pageblocks of their like.
     #[must_use]
@@ -78,6 +100,28 @@ impl Compaction {
         match self {
             Self::Scans(scans) => scans.immediate,
             Self::Never | Self::Background(_) | Self::Blocks(_) => Immediate::Scanned,
+        }
+    }
+}
+
+/// A name that no column has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnknownCompaction {
+    /// The column.
+    Name(String),
+    /// A patch of it.
+    Patch(UnknownPatch),
+}
+
+impl core::fmt::Display for UnknownCompaction {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Name(name) => write!(
+                formatter,
+                "no compaction is called '{name}': never, linux-3.1, linux-3.2-rc5, linux-3.2-rc5+aa, \
+                 linux-3.2-rc5+p4.PATCHES, linux-6.12, tidegate"
+            ),
+            Self::Patch(patch) => patch.fmt(formatter),
         }
     }
 }
@@ -402,10 +446,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patch_eight_makes_the_last_pass_light() {
-        let eight = Scans::of(Patches::up_to(8));
+    fn a_column_has_a_name_and_its_patches() {
+        let of = |name| Compaction::by_name(name).map_err(|unknown| unknown.to_string());
+        assert_eq!(of("linux-3.2-rc5"), Ok(Compaction::LINUX_3_2));
+        assert_eq!(of("never"), Ok(Compaction::Never));
+        assert_eq!(of("linux-6.12"), Ok(Compaction::LINUX_6_12));
+        let Ok(Compaction::Scans(eight)) = of("linux-3.2-rc5+p4.1-8") else {
+            panic!("it scans")
+        };
         assert_eq!(eight.last, Moves::SYNC_LIGHT);
         assert_eq!(eight.ready, Ready::Suitable);
+        assert!(of("linux-3.2").unwrap_err().contains("'linux-3.2'"));
+        assert!(of("linux-3.2-rc5+p4.14").unwrap_err().contains("'14'"));
     }
 
     #[test]

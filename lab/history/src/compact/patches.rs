@@ -13,6 +13,8 @@
 //! | 10 | it passes over a zone that is ready, and does not end by it | shows only with several zones |
 //! | 11, 11c | pages that wait for their write leave the scan; with the counts as posted, with right ones | |
 
+use core::fmt;
+
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -51,8 +53,7 @@ pub enum Patch {
 
 impl Patch {
     /// All of them.
-    #[cfg(test)]
-    const ALL: [Self; 13] = [
+    pub const ALL: [Self; 13] = [
         Self::IsolateDirty,
         Self::CompactMemory,
         Self::Lumpy,
@@ -67,6 +68,26 @@ impl Patch {
         Self::Immediate,
         Self::ImmediateCounted,
     ];
+
+    /// Its name in a column.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::IsolateDirty => "1",
+            Self::CompactMemory => "2",
+            Self::Lumpy => "3",
+            Self::AbortAnswersOne => "4",
+            Self::MoveDirty => "5",
+            Self::Filter => "6",
+            Self::DeferAfterLast => "7a",
+            Self::DeferredGivesUp => "7b",
+            Self::SyncLight => "8",
+            Self::Bound => "9",
+            Self::SkipReady => "10",
+            Self::Immediate => "11",
+            Self::ImmediateCounted => "11c",
+        }
+    }
 
     const fn bit(self) -> u16 {
         1 << self as u8
@@ -83,13 +104,8 @@ impl Patches {
 
     /// Those numbered 1 to `last`; 7 is both of its halves, 11 the form that was posted.
     #[must_use]
-    pub const fn up_to(last: u8) -> Self {
-        let numbered = Self((1 << (last + 1)) - 2);
-        if last < 7 {
-            numbered
-        } else {
-            numbered.with(Patch::DeferredGivesUp)
-        }
+    pub fn up_to(last: u8) -> Self {
+        (1..=last).fold(Self::NONE, Self::with_number)
     }
 
     /// These and another.
@@ -109,6 +125,93 @@ impl Patches {
     pub const fn has(self, patch: Patch) -> bool {
         self.0 & patch.bit() != 0
     }
+
+    /// The subset of that name: parts between commas, from left to right. `5` is a patch, `1-8` all
+    /// of them from one to another, and a part that begins with a minus is left out again:
+    /// `1-11,-7b`, or `1-11-7b`.
+    ///
+    /// # Errors
+    /// The part that names none.
+    pub fn by_name(name: &str) -> Result<Self, UnknownPatch> {
+        let mut all = Self::NONE;
+        let mut rest = name;
+        loop {
+            let unknown = || UnknownPatch(rest.to_owned());
+            let leaves_out = rest.starts_with('-');
+            let part = rest.strip_prefix('-').unwrap_or(rest);
+            let end = part.find([',', '-']).unwrap_or(part.len());
+            let first = Self::named(&part[..end]).ok_or_else(unknown)?;
+            let mut after = &part[end..];
+            let mut these = first;
+            // A range has numbers on both sides.
+            if let Some(last) = after.strip_prefix('-').filter(|_| !leaves_out) {
+                let to = last.find([',', '-']).unwrap_or(last.len());
+                let from = part[..end].parse::<u8>();
+                if let (Ok(from), Ok(last)) = (from, last[..to].parse::<u8>())
+                    && from < last
+                {
+                    if last > LAST {
+                        return Err(unknown());
+                    }
+                    these = (from..=last).fold(Self::NONE, Self::with_number);
+                    after = &after[to + 1..];
+                }
+            }
+            all = if leaves_out {
+                Self(all.0 & !these.0)
+            } else {
+                Self(all.0 | these.0)
+            };
+            if after.is_empty() {
+                return Ok(all);
+            }
+            rest = after.strip_prefix(',').unwrap_or(after);
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        if name == "7" {
+            return Some(Self::NONE.with_number(7));
+        }
+        let patch = Patch::ALL.into_iter().find(|patch| patch.name() == name)?;
+        Some(Self::NONE.with(patch))
+    }
+
+    fn with_number(self, number: u8) -> Self {
+        let of = |patch: &Patch| {
+            *patch as u8 == number || number == 7 && *patch == Patch::DeferredGivesUp
+        };
+        let these = Patch::ALL.into_iter().filter(of);
+        these.fold(self, Self::with)
+    }
+}
+
+/// The last number.
+const LAST: u8 = 11;
+
+impl fmt::Display for Patches {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let these = Patch::ALL.into_iter().filter(|patch| self.has(*patch));
+        for (at, patch) in these.enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(formatter, "{comma}{}", patch.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// A part of a name that is no patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPatch(pub String);
+
+impl fmt::Display for UnknownPatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "no patch of p4 is called '{}': 1 to 11, 7a, 7b, 11c, ranges as 1-8, and what is left out as -7b",
+            self.0
+        )
+    }
 }
 
 #[cfg(test)]
@@ -116,12 +219,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seventh_patch_has_two_halves() {
-        assert_eq!(Patches::up_to(6).0.count_ones(), 6);
-        assert!(!Patches::up_to(6).has(Patch::DeferredGivesUp));
-        let all = Patches::up_to(11);
-        assert!(all.has(Patch::DeferAfterLast) && all.has(Patch::DeferredGivesUp));
-        assert!(all.has(Patch::Immediate) && !all.has(Patch::ImmediateCounted));
+    fn any_subset_has_a_name() {
+        let says = |name: &str| Patches::by_name(name).map(|patches| patches.to_string());
+        for (name, meant) in [
+            ("1", "1"),
+            ("7", "7a,7b"),
+            ("1-8", "1,2,3,4,5,6,7a,7b,8"),
+            ("5,8", "5,8"),
+            ("1-11-7b", "1,2,3,4,5,6,7a,8,9,10,11"),
+            ("1-11,-7b", "1,2,3,4,5,6,7a,8,9,10,11"),
+            ("1-10,11c", "1,2,3,4,5,6,7a,7b,8,9,10,11c"),
+            ("1-11-8-9", "1,2,3,4,5,6,7a,7b,10,11"),
+        ] {
+            assert_eq!(says(name), Ok(meant.to_owned()), "{name}");
+            assert_eq!(Patches::by_name(meant), Patches::by_name(name), "{name}");
+        }
+        for wrong in ["", "0", "12", "1-12", "8-1-", "7c", "1,,2", "one"] {
+            assert!(says(wrong).is_err(), "{wrong}: {:?}", says(wrong));
+        }
+        assert_eq!(Patches::up_to(11), Patches::by_name("1-11").unwrap());
     }
 
     #[test]

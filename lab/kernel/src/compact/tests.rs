@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use env::{Cause, Device as _, ObjectId, Task};
 use history::compact::reclaim::could_begin;
-use history::compact::{Background, Blocks, Compaction, Patches, Scans};
+use history::compact::{Background, Blocks, Compaction, Scans};
 use mm::inside::{Place, ZoneId};
 use mm::{Apart, Cache, DeviceOptions, Error, Item, Options, Reader, Runs, Spill};
 use policy::dirty::Threshold;
@@ -133,9 +133,9 @@ fn runs_that_no_memory_can_have_are_refused() {
     }
 }
 
-/// 3.2-rc5 with the first of paper p4's patches.
-fn patched(last: u8) -> Compaction {
-    Compaction::Scans(Scans::of(Patches::up_to(last)))
+/// A column by its name.
+fn column(name: &str, order: u8) -> Arc<Compactor> {
+    compactor(Compaction::by_name(name).unwrap(), order)
 }
 
 fn by_zones(frames: u32) -> Options {
@@ -157,13 +157,13 @@ fn scattered(task: &mut Task<'_>, cache: &Arc<Cache>, pages: u32) -> Arc<Spill> 
 
 #[test]
 fn pages_move_together_until_a_run_stands_free() {
-    for (name, law) in [
-        ("linux-3.1", Compaction::LINUX_3_1),
-        ("linux-3.2-rc5", Compaction::LINUX_3_2),
-        ("linux-3.2-rc5+p4.1-11", patched(11)),
-        ("linux-3.2-rc5+aa", Compaction::ANDREA),
+    for name in [
+        "linux-3.1",
+        "linux-3.2-rc5",
+        "linux-3.2-rc5+p4.1-11",
+        "linux-3.2-rc5+aa",
     ] {
-        with_compactor(by_zones(4096), compactor(law, 4), move |task, cache| {
+        with_compactor(by_zones(4096), column(name, 4), move |task, cache| {
             let rest = scattered(task, cache, 3_900);
             let (_region, got) = touched(task, cache, 320, [Item::ThpFaultAlloc]);
             assert_eq!(got, [20], "{name}");
@@ -311,7 +311,7 @@ fn a_task_of_its_own_makes_a_run_when_it_is_asked() {
 }
 
 /// Dirty pages of a file between free frames, and requests for runs.
-fn among_dirty(mut law: Compaction, migrates: Migrates) -> [u64; 4] {
+fn among_dirty(name: &'static str, migrates: Migrates) -> [u64; 4] {
     let mut options = by_zones(2048);
     options.dirty.dirty = Threshold::Percent(95);
     options.dirty.background = Threshold::Percent(90);
@@ -319,6 +319,7 @@ fn among_dirty(mut law: Compaction, migrates: Migrates) -> [u64; 4] {
         rule: history::fallback::LINUX_3_2,
         pageblock_order: 6,
     });
+    let mut law = Compaction::by_name(name).unwrap();
     if let Compaction::Scans(scans) = &mut law {
         // Else the first pass that fails has the last one left out.
         scans.defers = false;
@@ -347,7 +348,7 @@ fn among_dirty(mut law: Compaction, migrates: Migrates) -> [u64; 4] {
         goes.truncate(task, Bytes(0)).unwrap();
         let region = cache.spill(task, Pages(1_024)).unwrap();
         region.touch(task, 0, 1_024).unwrap();
-        assert_eq!(cache.vmstat().broken_sum(), None);
+        assert_eq!(cache.vmstat().broken_sum(), None, "{name}");
         let items = [
             Item::CompactSuccess,
             Item::CompactPagesMoved,
@@ -365,11 +366,11 @@ fn among_dirty(mut law: Compaction, migrates: Migrates) -> [u64; 4] {
 
 #[test]
 fn a_page_that_its_file_system_cannot_move_is_written_or_refused() {
-    let [_, moved, _, written] = among_dirty(Compaction::LINUX_3_2, Migrates::Buffers);
+    let [_, moved, _, written] = among_dirty("linux-3.2-rc5", Migrates::Buffers);
     assert!(moved > 0 && written == 0, "{moved} {written}");
-    let [_, _, _, written] = among_dirty(Compaction::LINUX_3_2, Migrates::WritesPage);
+    let [_, _, _, written] = among_dirty("linux-3.2-rc5", Migrates::WritesPage);
     assert!(written > 0, "without patch 8 it is written");
-    let [_, _, refused, written] = among_dirty(patched(8), Migrates::WritesPage);
+    let [_, _, refused, written] = among_dirty("linux-3.2-rc5+p4.1-8", Migrates::WritesPage);
     assert!(
         written == 0 && refused > 0,
         "with it, it is not: {written} {refused}"

@@ -541,7 +541,9 @@ impl Checker {
         self.unique("column", columns.iter().map(|column| &column.name));
         for column in columns {
             let preset = column.preset.as_ref().unwrap_or(&column.name);
-            self.known("preset", preset, PRESETS.iter().map(|preset| preset.name));
+            if crate::presets::by_name(preset.get_ref()).is_none() {
+                self.known("preset", preset, PRESETS.iter().map(|preset| preset.name));
+            }
             self.runs_of_column(column);
         }
     }

@@ -310,6 +310,7 @@ keys! {
         wakes: May<bool>, "Events end a reclaimer's sleep; without, timeouts alone do: an ablation.";
         writeback_timeout_ms: May<f64>, "Timeout of WRITEBACK, and of what was before it, instead of 100 ms: an ablation.", range(1.0, 60_000.0, " ms");
         swappiness: May<u32>, "`vm.swappiness`, in this column.", SWAPPINESS;
+        patches: Vec<Spanned<String>> = Vec::new(), "The patches of paper p4 that its kernel has, instead of the preset's: `\"1-8\"`, `\"11\"`, `\"-7b\"`.";
         defers: May<bool>, "A kernel that did not get a huge page leaves the next ones out for a while: an ablation.";
         defrag: May<DefragKind>, "The tasks whose faults move pages for a huge page, in a kernel since 4.6; without it, as the preset has it.";
         readahead_kib: May<f64>, "`readahead_kib` of the machine, in this column.", READAHEAD;

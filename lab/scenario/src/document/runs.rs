@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::Spanned;
 
+use super::ColumnEntry;
 use crate::keys::words;
 
 words! {
@@ -15,3 +16,13 @@ words! {
 
 /// File systems of a row, by device.
 pub type FileSystems = BTreeMap<Spanned<String>, Spanned<String>>;
+
+impl ColumnEntry {
+    /// The patches of a column as one name.
+    #[must_use]
+    pub fn patches_joined(&self) -> String {
+        let names = self.patches.iter();
+        let names: Vec<&str> = names.map(|name| name.get_ref().as_str()).collect();
+        names.join(",")
+    }
+}

@@ -177,7 +177,7 @@ error: unknown preset `linux-2.6.35`
 21 | name = \"linux-2.6.35\"
    |        ^^^^^^^^^^^^^^ not known
    |
-   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, linux-3.0-off, linux-3.0, linux-3.0+zlcfirst, linux-3.0+zlc, linux-3.1, linux-3.2-rc5, linux-3.2-rc5+p4.1-10, linux-3.2-rc5+p4.1-11, linux-3.2-rc5+p4.1-11-7b, linux-3.2-rc5+counted, linux-3.2-rc5+aa, p1, p1-measured, linux-4.20, linux-5.0, linux-5.0+p3, linux-5.3, linux-5.15, linux-5.15+patch1, linux-5.16-rc1, linux-6.12, linux-6.12-mode1, linux-6.12-mglru, linux-6.12-mglru-walks, tidegate, tidegate-170s
+   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, linux-3.0-off, linux-3.0, linux-3.0+zlcfirst, linux-3.0+zlc, linux-3.1, linux-3.2-rc5, linux-3.2-rc5+aa, p1, p1-measured, linux-4.20, linux-5.0, linux-5.0+p3, linux-5.3, linux-5.15, linux-5.15+patch1, linux-5.16-rc1, linux-6.12, linux-6.12-mode1, linux-6.12-mglru, linux-6.12-mglru-walks, tidegate, tidegate-170s
 "
     );
     let device = mistaken(

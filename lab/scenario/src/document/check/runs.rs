@@ -1,6 +1,6 @@
-//! Checks of paper p4's keys: file systems of a row, its reserve, huge pages.
+//! Checks of paper p4's keys: file systems of a row, its reserve, patches, huge pages.
 
-use history::compact::Compaction;
+use history::compact::{Compaction, Patches};
 
 use super::{Checker, SCALES};
 use crate::document::{ColumnEntry, RowEntry, Scenario};
@@ -44,8 +44,38 @@ impl Checker {
         }
     }
 
-    /// `defrag` is for a kernel that has it.
+    /// `patches` name some, and of a kernel that they were made for; `defrag` is for a kernel that
+    /// has it.
     pub(super) fn runs_of_column(&mut self, policy: &ColumnEntry) {
+        self.defrag(policy);
+        let Some(first) = policy.patches.first() else {
+            return;
+        };
+        let joined = policy.patches_joined();
+        if let Err(unknown) = Patches::by_name(&joined) {
+            let mistake = Mistake::new(unknown.to_string(), first.span(), "these patches");
+            self.list.push(
+                mistake.help("write for example patches = [\"1-8\"], or [\"1-11\", \"-7b\"]"),
+            );
+        }
+        let preset = policy.preset.as_ref().unwrap_or(&policy.name);
+        let found = by_name(preset.get_ref());
+        if let Some(found) =
+            found.filter(|found| !matches!(found.laws.compaction, Compaction::Scans(_)))
+        {
+            self.list.push(
+                Mistake::new(
+                    format!("paper p4's patches on `{}`", found.name),
+                    first.span(),
+                    "it gets huge pages in another way",
+                )
+                .also(preset.span(), "this preset")
+                .help("write preset = \"linux-3.2-rc5\""),
+            );
+        }
+    }
+
+    fn defrag(&mut self, policy: &ColumnEntry) {
         let Some(defrag) = &policy.defrag else { return };
         let preset = policy.preset.as_ref().unwrap_or(&policy.name);
         let found = by_name(preset.get_ref());
@@ -136,11 +166,11 @@ mod tests {
         [[column]]
         name = "linux-3.2-rc5"
         [[column]]
-        name = "linux-3.2-rc5+p4.1-11"
+        name = "linux-3.2-rc5+p4.1-8"
         [[column]]
-        name = "always"
-        preset = "linux-6.12"
-        defrag = "always"
+        name = "by-key"
+        preset = "linux-3.2-rc5"
+        patches = ["1-11", "-7b"]
     "#;
 
     /// The complaint about the text with one thing changed.
@@ -160,13 +190,20 @@ mod tests {
     fn what_makes_no_sense_of_huge_pages_is_shown_with_a_way_out() {
         assert_eq!(said("", ""), "");
         for (from, to, about, help) in [
+            ("\"1-11\"", "\"1-14\"", "14", "patches = [\"1-8\"]"),
             (
-                "preset = \"linux-6.12\"",
                 "preset = \"linux-3.2-rc5\"",
+                "preset = \"tidegate\"",
+                "`tidegate`",
+                "preset = \"linux-3.2-rc5\"",
+            ),
+            (
+                "patches = [\"1-11\", \"-7b\"]",
+                "defrag = \"always\"",
                 "`defrag` of `linux-3.2-rc5`",
                 "preset = \"linux-6.12\"",
             ),
-            ("p4.1-11", "p4.1-110", "unknown preset", "linux-3.2-rc5"),
+            ("p4.1-8", "p4.1-80", "unknown preset", "linux-3.2-rc5"),
             ("scale_costs = true", "", "`scale_requests`", "scale_costs"),
             (
                 "scale = 0.25",
