@@ -77,8 +77,8 @@ pub enum Error {
         /// The number that fits.
         limit: u32,
     },
-    /// A program has mapped the file and uses its pages by itself: nobody else may map it, or keep
-    /// its pages.
+    /// A program has mapped the file and uses its pages by itself: nobody else may map it, keep its
+    /// pages, or close its cache.
     Mapped,
     /// A cache of objects of that name is registered already.
     RegisteredTwice {
@@ -329,7 +329,8 @@ impl fmt::Display for Error {
                 )
             }
             Self::Mapped => f.write_str(
-                "the file is mapped: it has one map, and its pages are not pinned meanwhile; read it, or drop the map",
+                "the file is mapped: it has one map, and meanwhile its pages are not pinned and its cache is not closed; \
+                 read it, or drop the map",
             ),
             Self::RegisteredTwice { name } => write!(
                 f,

@@ -662,19 +662,22 @@ impl Cache {
         Ok(synced?)
     }
 
-    /// Syncs and ends the cache. Every later call on it, its files, regions and volumes that can
-    /// fail answers `Closed`; [`File::try_pin`] finds nothing. Pins that are held stay as they are,
-    /// dropped ones are given back, readings ([`Cache::stats`], lengths) go on. A second call hears
-    /// how the first one ended.
+    /// Makes all that was written durable, as [`File::close`] does, and ends the cache. Every later
+    /// call on it, its files, regions and volumes that can fail answers `Closed`;
+    /// [`File::try_pin`] finds nothing. Pins that are held stay as they are, dropped ones are given
+    /// back, readings ([`Cache::stats`], lengths) go on. A second call hears how the first one
+    /// ended.
     ///
     /// # Errors
-    /// The data that could not be made durable; the cache is ended all the same.
+    /// `File` with `Mapped`: a [`Map`](crate::Map) of that file lives, and so does the cache. The
+    /// data that could not be made durable; the cache is ended all the same.
     pub fn close(&self) -> Result<(), Error> {
         let closing = &self.inner.closing;
         let mut ended = closing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ended) = *ended {
             return Ok(ended?);
         }
+        self.inner.views.end()?;
         let synced = {
             let mut task = self.task();
             self.inner.mm.shutdown(&mut task)

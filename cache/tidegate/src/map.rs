@@ -19,8 +19,8 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
@@ -85,9 +85,8 @@ impl MapOptions {
 /// [`File::sync`] answers. **Stores that were not synced when the process ends are lost**: a map of
 /// the kernel's would keep them.
 ///
-/// An access that cannot be answered (the device fails, is full, the file was cut, the cache was
-/// closed) ends in SIGBUS: a map ends before its cache is closed.
-/// A child of a fork does not have the memory.
+/// An access that cannot be answered (the device fails, is full, the file was cut) ends in SIGBUS.
+/// A cache is not closed while a map lives. A child of a fork does not have the memory.
 pub struct Map {
     /// `None`: its end.
     shared: Option<Arc<Shared>>,
@@ -148,7 +147,9 @@ pub struct MapStats {
 #[derive(Default)]
 pub(crate) struct Views {
     count: AtomicUsize,
-    views: RwLock<Vec<Arc<View>>>,
+    views: RwLock<Vec<(Arc<View>, PathBuf)>>,
+    /// Set under the lock.
+    ended: AtomicBool,
 }
 
 impl Views {
@@ -164,13 +165,47 @@ impl Views {
         let start = memory.as_ptr().addr();
         let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
         let mut views = views.iter();
-        views.any(|view| view.overlaps(start..start + memory.len()))
+        views.any(|(view, _)| view.overlaps(start..start + memory.len()))
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<Arc<View>>)) {
+    /// After `end`, one more is refused.
+    fn add(&self, view: &Arc<View>, path: &Path) -> Result<(), Error> {
+        self.change(|views| {
+            if self.ended.load(Ordering::Relaxed) {
+                return Err(Error::Closed);
+            }
+            views.push((Arc::clone(view), path.to_owned()));
+            Ok(())
+        })
+    }
+
+    fn remove(&self, view: &Arc<View>) {
+        self.change(|views| views.retain(|(other, _)| !Arc::ptr_eq(other, view)));
+    }
+
+    /// No view comes any more.
+    ///
+    /// # Errors
+    /// `File` with `Mapped`: there is one, and others may come.
+    pub(crate) fn end(&self) -> Result<(), Error> {
+        self.change(|views| match views.first() {
+            Some((_, path)) => Err(Error::File {
+                path: path.clone(),
+                error: mm::Error::Mapped,
+                taken: 0,
+            }),
+            None => {
+                self.ended.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+        })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<(Arc<View>, PathBuf)>) -> T) -> T {
         let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
-        change(&mut views);
+        let changed = change(&mut views);
         self.count.store(views.len(), Ordering::Release);
+        changed
     }
 }
 
@@ -242,22 +277,16 @@ impl Map {
         let view = arena
             .open_view(pages, options.write, options.user_mode)
             .map_err(Error::System)?;
-        let inner = {
-            let task = cache.enter()?;
+        let views = &cache.inner.views;
+        let inner = views.add(&view, file.path()).and_then(|()| {
             let pages = Pages(u64::from(pages));
-            file.inner().map_live(&task, pages, view.id())
-        };
-        let inner = match inner {
-            Ok(inner) => inner,
-            Err(error) => {
-                arena.close_view(&view);
-                return Err(file.failed(error, Bytes::ZERO));
-            }
-        };
-        cache
-            .inner
-            .views
-            .change(|views| views.push(Arc::clone(&view)));
+            let inner = file.inner().map_live(&cache.task(), pages, view.id());
+            inner.map_err(|error| file.failed(error, Bytes::ZERO))
+        });
+        let inner = inner.inspect_err(|_| {
+            views.remove(&view);
+            arena.close_view(&view);
+        })?;
         let shared = Arc::new(Shared {
             file,
             view,
@@ -474,10 +503,7 @@ impl Drop for Map {
         let (cache, view) = (shared.file.cache().clone(), Arc::clone(&shared.view));
         // The last of it: its threads have ended.
         drop(shared);
-        cache
-            .inner
-            .views
-            .change(|views| views.retain(|other| !Arc::ptr_eq(other, &view)));
+        cache.inner.views.remove(&view);
         cache.arena().close_view(&view);
     }
 }
@@ -528,7 +554,6 @@ impl Shared {
     /// The pages that the access may use; `None`: it has to wait.
     fn answer_at_once(&self, fault: Fault, source: &mut Source) -> Option<Range<u32>> {
         let mm = &self.file.cache().inner.mm;
-        self.file.cache().is_open().ok()?;
         let mut task = self.file.cache().task();
         let answered = task.nonblocking(|task| self.have(task, fault, source));
         let pages = answered.ok()?;
@@ -540,7 +565,6 @@ impl Shared {
     /// The same after a wait; `None`: it cannot be answered.
     fn wait_for(&self, fault: Fault, source: &mut Source) -> Option<Range<u32>> {
         self.counts.waited.fetch_add(1, Ordering::Relaxed);
-        self.file.cache().is_open().ok()?;
         let mut task = self.file.cache().task();
         let began = task.now();
         let answered = loop {

@@ -16,15 +16,6 @@ pub(crate) struct Opened {
     cache: Handle<CacheOf>,
 }
 
-impl Opened {
-    /// Closes it, as far as that is possible.
-    pub(crate) fn end(self) {
-        if let Ok(file) = Arc::try_unwrap(self.file) {
-            let _ = file.close();
-        }
-    }
-}
-
 /// A writer of C's.
 pub(crate) struct WriterOf {
     writer: Mutex<Writer>,

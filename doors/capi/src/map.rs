@@ -7,17 +7,14 @@ use tidegate::{Map, MapOptions, Rights};
 
 use crate::border::slots::{Handle, Kind, Table};
 use crate::border::{Out, Result, count};
-use crate::cache::{CacheOf, Lodger, only};
+use crate::cache::only;
 use crate::failure::TG_OK;
 use crate::file::{self, Opened};
 
 /// A map of C's.
-pub(crate) struct MapOf {
-    map: Map,
-    cache: Handle<CacheOf>,
-}
+pub(crate) struct MapOf(Map);
 
-kind! { MapOf, MAPS, 8, lodger }
+kind! { MapOf, MAPS, 8 }
 
 flags! {
     TG_MAP_WRITE = 1,
@@ -48,7 +45,7 @@ fn part(offset: u64, len: u64, whole: u64) -> Range<u64> {
 }
 
 fn with<R>(map: Handle<MapOf>, what: impl FnOnce(&Map) -> Result<R>) -> Result<R> {
-    MAPS.with(map, |map| what(&map.map))
+    MAPS.with(map, |map| what(&map.0))
 }
 
 /// Does something with a part of a map.
@@ -76,12 +73,10 @@ border! {
         let options = MapOptions::new()
             .write(flags & TG_MAP_WRITE != 0)
             .user_mode(flags & TG_MAP_USER_MODE != 0);
-        // In the call on the file: a close of the cache that comes meanwhile waits, and meets the
-        // map.
         let made = Opened::table().with(file, |opened| {
             let file = &opened.file;
             let map = file.map(part(offset, len, file.len()), options)?;
-            MAPS.insert(MapOf { map, cache: opened.cache() })
+            MAPS.insert(MapOf(map))
         });
         place.put(made?);
         Ok(TG_OK)

@@ -427,7 +427,7 @@ static void maps(void)
 	OK(tg_map_advise(map, TG_RANDOM, 0, 0));
 	OK(tg_map_populate(map, 0, 1 << 20));
 
-	IS(tg_cache_close(cache), TG_BUSY, "a file of the cache is mapped");
+	IS(tg_cache_close(cache), TG_BUSY, "maps: the file is mapped");
 	OK(tg_file_close(file));
 	bytes[5 << 12] = 'x';
 	pid_t child = fork();
