@@ -13,6 +13,7 @@ use policy::units::{Bytes, Pages};
 
 use crate::cache::kernel::{Kernel, Make, Place};
 use crate::cache::{Cache, FILE_MAX, FRAMES_MIN};
+use crate::file::sync::sync_all;
 use crate::lists::{Layout, NodeId, Zones};
 use crate::memory::{Memory, Shape};
 use crate::options::{DeviceOptions, ListsOfCpus, Options, Populate};
@@ -374,7 +375,7 @@ impl Cache {
     /// # Errors
     /// The first file's that failed; the others are synced all the same.
     pub fn sync(self: &Arc<Self>, task: &mut Task<'_>) -> Result<(), Error> {
-        crate::file::sync::sync_all(task, self)
+        sync_all(task, self, Mapping::unflushed)
     }
 
     /// Takes no more writes, makes those taken durable, stops the flushers and the reclaimer. Files
@@ -384,7 +385,9 @@ impl Cache {
     /// As `sync`; the tasks are stopped all the same.
     pub fn shutdown(self: &Arc<Self>, task: &mut Task<'_>) -> Result<(), Error> {
         self.registry.closing.store(true, Ordering::SeqCst);
-        let synced = self.let_writers_out(task).and_then(|()| self.sync(task));
+        let synced = self
+            .let_writers_out(task)
+            .and_then(|()| sync_all(task, self, Mapping::unflushed_at_end));
         self.registry.stopping.store(true, Ordering::Release);
         let devices = self.writeback.devices.lock(task).clone();
         for device in devices {
@@ -406,7 +409,6 @@ impl Cache {
         let files: Vec<_> = self.registry.files.lock(task).iter().cloned().collect();
         for mapping in files {
             drop(mapping.shut_at_the_end(task)?);
-            mapping.owe_no_more_than_changes();
         }
         Ok(())
     }

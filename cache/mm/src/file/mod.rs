@@ -24,7 +24,7 @@ use frames::{Data, DataMut, Flags, Pin};
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
-use crate::file::sync::shut_settled;
+use crate::file::sync::{is_durable, shut_settled};
 use crate::file::write::{Pacing, Progress};
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
@@ -547,18 +547,18 @@ impl File {
     /// As `sync`; the file then stays open with everything it holds.
     pub fn close(&self, task: &mut Task<'_>) -> Result<(), Error> {
         let mapping = &self.mapping;
-        mapping.owe_no_more_than_changes();
-        // It stays open, and the next sync is one of all that stands in it.
-        let synced = self.sync(task);
-        synced.inspect_err(|_| mapping.note_completed())?;
+        let sync = |task: &mut Task<'_>| {
+            let synced = sync::sync_at_end(task, &self.cache, mapping);
+            self.answer(task, &synced)
+        };
+        sync(task)?;
         let mut file = mapping.shut_at_the_end(task)?;
-        if !sync::is_durable(task, &self.cache, &file) {
+        if !is_durable(task, &self.cache, &file) {
             // Writers inside the gate were promised their write. No more are admitted, or a writer
             // that keeps writing would hold the file open for ever.
             file.close();
             drop(file);
-            let synced = self.sync(task);
-            let shut = synced.and_then(|()| mapping.shut_at_the_end(task));
+            let shut = sync(task).and_then(|()| mapping.shut_at_the_end(task));
             file = shut.inspect_err(|_| mapping.reopen())?;
         }
         self.discard_shut(task, file)

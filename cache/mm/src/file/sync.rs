@@ -36,8 +36,11 @@ use crate::{Error, writeback::io};
 /// Pages tagged at a time, so that the index lock is short.
 const TAG_BATCH: u32 = 4096;
 
+/// The number that a flush has to cover; none: it is not needed.
+type Owed = fn(&Mapping) -> Option<u64>;
+
 /// Syncs every file of the cache; the first error is the answer.
-pub(crate) fn sync_all(task: &mut Task<'_>, cache: &Arc<Cache>) -> Result<(), Error> {
+pub(crate) fn sync_all(task: &mut Task<'_>, cache: &Arc<Cache>, owed: Owed) -> Result<(), Error> {
     let files: Vec<Arc<Mapping>> = cache.registry.files.lock(task).iter().cloned().collect();
     let devices = cache.writeback.devices.lock(task).clone();
     for device in devices {
@@ -53,11 +56,22 @@ pub(crate) fn sync_all(task: &mut Task<'_>, cache: &Arc<Cache>) -> Result<(), Er
             writes: u64::MAX,
             flushes: mapping.device.flush_failures(),
         };
-        let synced = carry_out(task, cache, &mapping, &[(0, u32::MAX)]);
+        let synced = carry_out(task, cache, &mapping, &[(0, u32::MAX)], owed);
         mapping.end_visit();
         answer = answer.and(synced.answer(task, &mapping, &mut seen));
     }
     answer
+}
+
+/// Syncs a file that ends.
+pub(crate) fn sync_at_end(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
+) -> Synced {
+    note_sync(task, cache, &mapping.device, get(&mapping.dirty));
+    let (all, owed) = ([(0, u32::MAX)], Mapping::unflushed_at_end);
+    carry_out(task, cache, mapping, &all, owed)
 }
 
 /// Syncs parts of a file, for all callers that asked for them before.
@@ -75,11 +89,11 @@ pub(crate) fn sync_parts(
         note_sync(task, cache, &mapping.device, get(&mapping.dirty));
     }
     if !is_short(mapping, parts) {
-        return carry_out(task, cache, mapping, parts);
+        return carry_out(task, cache, mapping, parts, Mapping::unflushed);
     }
     let together = |task: &mut Task<'_>, mut parts| {
         merge(&mut parts);
-        carry_out(task, cache, mapping, &parts)
+        carry_out(task, cache, mapping, &parts, Mapping::unflushed)
     };
     let rounds = mapping.rounds(is_whole);
     let joined = rounds.join(task, parts, together, Synced::is_done);
@@ -101,13 +115,14 @@ fn carry_out(
     cache: &Arc<Cache>,
     mapping: &Arc<Mapping>,
     parts: &[Part],
+    owed: Owed,
 ) -> Synced {
     let before = SeenErrors {
         writes: mapping.error_seq(),
         flushes: mapping.device.flush_failures(),
     };
     Synced {
-        done: make_durable(task, cache, mapping, parts),
+        done: make_durable(task, cache, mapping, parts, owed),
         before,
     }
 }
@@ -159,12 +174,13 @@ fn make_durable(
     cache: &Arc<Cache>,
     mapping: &Arc<Mapping>,
     parts: &[Part],
+    owed: Owed,
 ) -> Result<(), Error> {
     mapping.device.flush_failure(task)?;
     let size = mapping.size();
     write_and_wait(task, cache, mapping, parts)?;
     settle_length(task, cache, mapping, size)?;
-    flush_device(task, mapping)?;
+    flush_device(task, mapping, owed)?;
     // Last: the task that hears of this sync sees nothing change any more for those that had ended
     // by now.
     mapping.wait_for_the_ended(task)
@@ -401,7 +417,7 @@ fn wait_for_length(
     wait_for_writeback(task, cache, mapping, last(size), last(until))
 }
 
-/// True if everything that was ever written to the file is on its device, and the device flushed.
+/// True if all that was changed of the file is on its device, and the device flushed.
 pub(crate) fn is_durable(task: &Task<'_>, cache: &Cache, mapping: &ShutGate<'_>) -> bool {
     let has_pages = {
         let mut token = mapping.token.lock(task);
@@ -409,7 +425,7 @@ pub(crate) fn is_durable(task: &Task<'_>, cache: &Cache, mapping: &ShutGate<'_>)
         let has = |tag| index.next_tagged(0, u32::MAX, tag).is_some();
         has(Tag::Dirty) || has(Tag::Writeback)
     };
-    !has_pages && mapping.has_settled() && mapping.unflushed().is_none()
+    !has_pages && mapping.has_settled() && mapping.unflushed_at_end().is_none()
 }
 
 /// Does what a truncation could not, before the file grows again: bytes that were cut off must not
@@ -453,9 +469,9 @@ impl Drop for Flushing<'_> {
 
 /// Flushes what the device has completed of a file. One flush of a file is under way at a time: the
 /// next one is for all that came meanwhile (Linux 2.6.37 and later, block/blk-flush.c).
-fn flush_device(task: &mut Task<'_>, mapping: &Mapping) -> Result<(), Error> {
+fn flush_device(task: &mut Task<'_>, mapping: &Mapping, owed: Owed) -> Result<(), Error> {
     // None: flushed since the last write ended.
-    while let Some(completed) = mapping.unflushed() {
+    while let Some(completed) = owed(mapping) {
         if mapping.flushing.swap(true, Ordering::AcqRel) {
             Error::after(
                 task.wait_while(&mapping.flush_wait, Cause::DeviceFlush, None, |_| {
@@ -496,8 +512,10 @@ fn flush(task: &mut Task<'_>, mapping: &Mapping, completed: u64) -> Result<(), E
 
 #[cfg(test)]
 mod tests {
-    use env::DeviceId;
+    use env::{Device, DeviceId, DeviceInfo, Interrupt, IoRequest};
+    use frames::sync::AtomicU64;
     use policy::units::Nanos;
+    use world::{Lab, Options as LabOptions};
 
     use super::*;
     use crate::testing::{INFO, with_cache};
@@ -535,6 +553,51 @@ mod tests {
             assert_eq!(inside.join(task).unwrap(), Err(Error::Cancelled));
             assert!(!file.mapping.is_shut(), "it is open again");
         });
+    }
+
+    struct Flushes(AtomicU64);
+
+    impl Device for Flushes {
+        fn submit(&self, request: Box<IoRequest>) {
+            let flushes = u64::from(request.op == IoOp::Flush);
+            self.0.fetch_add(flushes, Ordering::Relaxed);
+            request.complete(&Interrupt::new(), Ok(()));
+        }
+
+        fn info(&self) -> DeviceInfo {
+            INFO
+        }
+    }
+
+    #[test]
+    fn a_sync_beside_the_end_of_a_file_flushes_what_stood_in_it() {
+        let mut lab = Lab::new(LabOptions::default());
+        let flushes = Arc::new(Flushes(AtomicU64::new(0)));
+        let id = lab.add_device(Arc::clone(&flushes) as Arc<dyn Device>);
+        let env = Arc::clone(lab.env());
+        let ended = lab.run(move |task| {
+            let cache = Cache::new(env, Options::new(256, 1)).unwrap();
+            let device = DeviceOptions::default();
+            let device = cache.add_device(task, id, INFO, device).unwrap();
+            let object = env::ObjectId(1);
+            let file = cache.open(task, device, object, Bytes(4096)).unwrap();
+            let (own, registry) = (Arc::clone(&file), Arc::clone(&cache));
+            env::spawn(task.env(), "inside", move |task| {
+                let inside = own.mapping.enter(task, &registry.registry).unwrap();
+                task.sleep(Cause::Think, Nanos::millis(100));
+                drop(inside);
+            });
+            task.sleep(Cause::Think, Nanos::millis(10));
+            let own = file.clone_handle();
+            let close = env::spawn(task.env(), "close", move |task| own.close(task));
+            task.sleep(Cause::Think, Nanos::millis(10));
+            assert!(file.mapping.is_shut(), "it waits for the one inside");
+            file.sync(task).unwrap();
+            assert_eq!(flushes.0.load(Ordering::Relaxed), 1);
+            assert_eq!(close.join(task), Some(Ok(())));
+            cache.shutdown(task).unwrap();
+        });
+        ended.unwrap();
     }
 
     /// A task that finds the gate shut must leave it so: the task that shut it counts on being

@@ -287,14 +287,14 @@ impl Mapping {
         (self.flushed.load(Ordering::Acquire) < completed).then_some(completed)
     }
 
+    /// The same at the file's end, which is no sync of what others wrote before it was opened.
+    pub(crate) fn unflushed_at_end(&self) -> Option<u64> {
+        self.unflushed().filter(|completed| *completed > OPENED)
+    }
+
     /// A flush that was to cover `completed` went well.
     pub(crate) fn note_flushed(&self, completed: u64) {
         self.flushed.fetch_max(completed, Ordering::AcqRel);
-    }
-
-    /// The file's end is no sync of what others wrote to it before it was opened.
-    pub(crate) fn owe_no_more_than_changes(&self) {
-        self.note_flushed(OPENED);
     }
 
     pub(crate) fn owner(&self, index: u32) -> Owner {
