@@ -574,6 +574,8 @@ impl Shared {
                 {
                     let _ = task.sleep(Cause::Memory, MEMORY_PAUSE);
                 }
+                // Of an earlier write: `sync` answers it, and this store's writer has heard of it.
+                Err(mm::Error::WriteFailed { .. }) => {}
                 answered => break answered,
             }
         };
