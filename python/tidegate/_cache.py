@@ -146,7 +146,7 @@ class Cache(_Single):
     on_slow : (seconds, function), optional
         Each call on a file that takes so long or longer is told to the function, as a ``SlowCall``:
         after it, on the thread that did it, which is another one for calls of the main thread.
-        ``on_slow=(0.02, print)``. What the function raises goes to ``sys.unraisablehook``. It must
+        ``on_slow=(0.02, print)``. Its exceptions go to ``sys.unraisablehook``. It must
         not use a ``Writer``: the call that it is told of may hold that still.
 
     Raises

@@ -1,4 +1,4 @@
-//! Where the atomics and mutexes of wait queues and locks come from: `frames::sync`, or loom (`--cfg loom`).
+//! Atomics and mutexes of wait queues and locks: `frames::sync`'s, or loom's (`--cfg loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{

@@ -644,7 +644,7 @@ impl File {
 
     /// Makes what was written durable and, with its last handle, takes the file out of the cache. A
     /// file that had content when it was opened, and that nothing has changed since, is not
-    /// flushed: what another program wrote to it is made durable by `sync`.
+    /// flushed: `sync` makes durable the writes of another program to it.
     ///
     /// # Errors
     /// As `sync`. The error holds the file: it is still open and has lost nothing.

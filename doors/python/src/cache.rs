@@ -73,7 +73,7 @@ fn write_at(file: &tidegate::File, by: &By, data: &[u8], offset: u64) -> Result<
     }
 }
 
-/// Writes what needs no wait: how many bytes, and true if the next one needs one.
+/// Writes as far as no wait is needed: the number of bytes, and true if the next one needs one.
 fn try_write_at(
     file: &tidegate::File,
     by: &By,

@@ -26,17 +26,16 @@ pub(super) struct Maps {
     last: Option<(Arc<Mapping>, Arc<PageMap>)>,
     /// Pages of its live map that were used: the next use is to be seen again.
     used: Vec<u32>,
-    /// Pages of live maps that may still stay for one use.
+    /// Pages of live maps that stay for one use.
     spared: usize,
 }
 
 impl Maps {
-    /// For a turn of `pages` pages.
-    pub(super) fn new(pages: usize) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             last: None,
             used: Vec::new(),
-            spared: (pages - pages / TAKEN).max(1),
+            spared: 0,
         }
     }
 
@@ -71,15 +70,16 @@ impl Maps {
         was_used
     }
 
-    /// True if the page just found used stays for it. False: enough did.
-    pub(super) fn spares(&mut self) -> bool {
-        let is_live = matches!(&self.last, Some((_, map)) if map.live().is_some());
-        let spares = !is_live || self.spared > 0;
+    /// True if the page just found used stays for it. False: of this turn of `pages`, enough did.
+    pub(super) fn spares(&mut self, pages: usize) -> bool {
+        if !matches!(&self.last, Some((_, map)) if map.live().is_some()) {
+            return true;
+        }
+        let spares = self.spared < (pages - pages / TAKEN).max(1);
+        self.spared += usize::from(spares);
         if !spares {
             // It leaves with its frame.
             self.used.pop();
-        } else if is_live {
-            self.spared -= 1;
         }
         spares
     }

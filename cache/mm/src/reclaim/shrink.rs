@@ -281,7 +281,7 @@ fn judge_all(
 ) {
     let anon = kind == Kind::Anon;
     let mut regions = Cursor::default();
-    let mut maps = Maps::new(batch.pages().len());
+    let mut maps = Maps::new();
     for page in batch.pages() {
         let Page { frame, generation } = *page;
         let (flags, now) = cache.pages.table.look(frame);
@@ -309,7 +309,8 @@ fn judge_all(
             // Looked for where it decides: it is clear after that.
             let asks = is_mapped && scanner.may_unmap && !flags.has(Flags::WRITEBACK);
             let once = !flags.any(Flags::REFERENCED | Flags::DIRTY);
-            asks && maps.test_and_clear_young(cache, task, owner()) && (!once || maps.spares())
+            asks && maps.test_and_clear_young(cache, task, owner())
+                && (!once || maps.spares(batch.pages().len()))
         };
         if let Some(ruled) = cache.zones.ruled().filter(|_| young && !anon) {
             ruled.note_use(frame);
